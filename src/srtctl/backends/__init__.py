@@ -1,0 +1,8 @@
+"""Engines. The registry is the only list of them."""
+
+from __future__ import annotations
+
+from srtctl.backends.base import Backend
+from srtctl.backends.sglang import SglangBackend
+
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (SglangBackend(),)}

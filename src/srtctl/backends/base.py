@@ -1,0 +1,107 @@
+"""What a backend answers about its engine. One module per engine implements `Backend`; `plan` asks, nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from srtctl.diagnostics import Diagnostic
+from srtctl.recipe.model import Recipe, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where one worker lies: GPU indices per node, in node-rank order."""
+
+    gpus: tuple[tuple[int, ...], ...]
+
+    @property
+    def nnodes(self) -> int:
+        return len(self.gpus)
+
+    @property
+    def total(self) -> int:
+        return sum(map(len, self.gpus))
+
+
+@dataclass(frozen=True, slots=True)
+class PortNeed:
+    """One port interval that a process binds on its node.
+
+    `fixed` is the first port where the user wrote one (at recipe path `path`); None lets the ledger choose.
+    `common` asks for one value on all nodes of the worker.
+    """
+
+    purpose: str
+    count: int = 1
+    fixed: int | None = None
+    path: str = ""
+    common: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessShape:
+    """What one process of a worker is, before ports are known."""
+
+    ports: tuple[PortNeed, ...]
+    publisher_ranks: tuple[int, ...] = ()
+    sidecar: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerShape:
+    """What a worker is, before ports are known: DP size and its processes in node-rank order."""
+
+    dp_size: int
+    processes: tuple[ProcessShape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessContext:
+    """What a backend needs to write one command line. `ports` maps purpose to the first claimed port on this process's node."""
+
+    node_rank: int
+    nnodes: int
+    leader_address: str
+    ports: Mapping[str, int]
+    leader_ports: Mapping[str, int]
+    model_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An argv (what all processes of the worker share comes first) and the environment the engine needs."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    ready_port: int
+
+
+class Backend(Protocol):
+    """One engine. All methods are pure."""
+
+    name: str
+
+    def check(self, role_name: str, role: Role, gpus: int) -> list[Diagnostic]:
+        """Faults in the role's own arguments, for workers of `gpus` GPUs each; paths are dotted recipe paths, spans are not set."""
+        ...
+
+    def shape(self, role_name: str, role: Role, layout: Layout) -> tuple[WorkerShape | None, list[Diagnostic]]:
+        """DP size, port needs, publishers and sidecars of a worker laid out so; None with the reasons when it cannot run."""
+        ...
+
+    def served_name(self, recipe: Recipe) -> str:
+        """The model name that clients ask for."""
+        ...
+
+    def command(self, recipe: Recipe, role_name: str, shape: WorkerShape, context: ProcessContext) -> Command:
+        """The command of one process."""
+        ...
+
+
+def flags(arguments: Sequence[tuple[str, str | None]]) -> tuple[str, ...]:
+    """`[("port", "6100"), ("enable-x", None)]` as `("--port", "6100", "--enable-x")`."""
+    return tuple(
+        word for name, value in arguments for word in ((f"--{name}",) if value is None else (f"--{name}", value))
+    )

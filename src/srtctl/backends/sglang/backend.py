@@ -1,0 +1,173 @@
+"""The SGLang backend: shapes, ports and command lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from srtctl.backends.base import Command, Layout, PortNeed, ProcessContext, ProcessShape, WorkerShape, flags
+from srtctl.backends.sglang import rules
+from srtctl.backends.sglang.topology import Parallelism, parallelism, publisher_ranks
+from srtctl.diagnostics import Diagnostic
+from srtctl.recipe.arguments import Argument, Arguments, compact_json, words
+from srtctl.recipe.model import KvEvents, Recipe, Role
+
+#: User flags that hold one port, and the purpose under which it is claimed.
+PORT_FLAGS = {
+    "port": "http",
+    "grpc-port": "grpc",
+    "nccl-port": "nccl",
+    "disaggregation-bootstrap-port": "bootstrap",
+}
+
+#: SGLang binds more than the port of `--dist-init-addr`: with attention DP the ZMQ sockets of tokenizer, detokenizer,
+#: RPC and metrics lie at +1…+5, the schedulers' at +6 and one a DP rank, a handshake at +13.
+DIST_INIT_EXTRA = 16
+
+_RENDERED_BY_US = {
+    "served-model-name",
+    "kv-events-config",
+    "disaggregation-mode",
+    "incremental-streaming-output",
+    *PORT_FLAGS,
+}
+
+
+class SglangBackend:
+    """`python3 -m sglang.launch_server`, native gRPC beside it when a sidecar wants one."""
+
+    name = "sglang"
+
+    def check(self, role_name: str, role: Role, gpus: int) -> list[Diagnostic]:
+        args = _arguments(role_name, role)
+        sizes, problems = parallelism(args)
+        problems += rules.check_arguments(role_name, args, role.sidecar is not None)
+        problems += _check_ports(args)
+        return problems or list(rules.check_sizes(role_name, args, sizes, gpus))
+
+    def shape(self, role_name: str, role: Role, layout: Layout) -> tuple[WorkerShape | None, list[Diagnostic]]:
+        args = _arguments(role_name, role)
+        sizes, _ = parallelism(args)
+        if problems := list(rules.check_layout(role_name, args, sizes, layout)):
+            return None, problems
+        publishing = role.kv_events is not None and role.kv_events.publisher == "zmq"
+        ranks = publisher_ranks(sizes, layout.nnodes) if publishing else ((),) * layout.nnodes
+        processes = []
+        for node_rank in range(layout.nnodes):
+            # A follower without a publisher stays engine-only (dynamo #14908: it would exit at once).
+            sidecar = role.sidecar is not None and (node_rank == 0 or bool(ranks[node_rank]))
+            ports = tuple(_port_needs(role_name, args, sizes, role, layout, node_rank, sidecar))
+            processes.append(ProcessShape(ports, ranks[node_rank], sidecar))
+        return WorkerShape(sizes.dp, tuple(processes)), []
+
+    def served_name(self, recipe: Recipe) -> str:
+        """`--served-model-name` of any role, else the model's path as written, which is SGLang's own default."""
+        for role_name, role in recipe.roles.items():
+            if found := _arguments(role_name, role).get("served-model-name"):
+                return str(found.value)
+        return recipe.model.path
+
+    def command(self, recipe: Recipe, role_name: str, shape: WorkerShape, context: ProcessContext) -> Command:
+        role = recipe.roles[role_name]
+        args = _arguments(role_name, role)
+        process = shape.processes[context.node_rank]
+        common: list[tuple[str, str | None]] = [
+            ("model-path", context.model_path),
+            ("served-model-name", self.served_name(recipe)),
+            ("host", "0.0.0.0"),
+        ]
+        if context.nnodes > 1:
+            common += [
+                ("dist-init-addr", f"{context.leader_address}:{context.leader_ports['dist_init']}"),
+                ("nnodes", str(context.nnodes)),
+            ]
+        if role_name != "agg":
+            common.append(("disaggregation-mode", role_name))
+        user = [word for item in args if item.flag not in _RENDERED_BY_US for word in words(item)]
+        if streaming := _incremental_streaming(args, role.sidecar is not None):
+            user += streaming
+        own: list[tuple[str, str | None]] = [("node-rank", str(context.node_rank))] if context.nnodes > 1 else []
+        own += [(flag, str(context.ports[purpose])) for flag, purpose in PORT_FLAGS.items() if purpose in context.ports]
+        if role.kv_events is not None:
+            own.append(
+                (
+                    "kv-events-config",
+                    _kv_events_config(role.kv_events, args.get("kv-events-config"), context.ports["kv_events"]),
+                )
+            )
+        argv = ("python3", "-m", "sglang.launch_server", *flags(common), *user, *flags(own))
+        ready = context.ports["grpc"] if process.sidecar else context.ports["http"]
+        # Wheels ship the native server; without this SGLang tries to compile it at start-up.
+        env = {"SGLANG_RUST_BUILD_MODE": "never"} if role.sidecar is not None else {}
+        return Command(argv, env, ready)
+
+
+def _port_needs(
+    role_name: str, args: Arguments, sizes: Parallelism, role: Role, layout: Layout, node_rank: int, sidecar: bool
+) -> Iterator[PortNeed]:
+    fixed = {purpose: args.get(flag) for flag, purpose in PORT_FLAGS.items()}
+    yield _need("http", fixed["http"])
+    if node_rank == 0 and layout.nnodes > 1:
+        yield PortNeed("dist_init", DIST_INIT_EXTRA + sizes.dp)
+    # Ordinary DP behind a sidecar: SGLang must pick separate NCCL ports for its independent TP groups itself.
+    if not (sizes.ordinary_dp and role.sidecar is not None):
+        yield _need("nccl", fixed["nccl"])
+    if sidecar:
+        yield _need("grpc", fixed["grpc"])
+        yield PortNeed("system")
+    if role_name == "prefill":
+        yield replace(_need("bootstrap", fixed["bootstrap"]), common=True)
+    if role.kv_events is not None:
+        # The offset is the *global* rank whatever node it lands on, so every node reserves the full range.
+        written = args.get("kv-events-config")
+        yield PortNeed("kv_events", sizes.dp, _endpoint_port(written), written.path if written else "")
+
+
+def _need(purpose: str, written: Argument | None) -> PortNeed:
+    return PortNeed(purpose) if written is None else PortNeed(purpose, 1, int(written.value), written.path)
+
+
+def _check_ports(args: Arguments) -> Iterator[Diagnostic]:
+    for flag in PORT_FLAGS:
+        for item in args.all(flag):
+            if isinstance(item.value, bool) or not str(item.value).isdecimal() or not 0 < int(item.value) < 65536:
+                yield Diagnostic(
+                    "args/port",
+                    f"`{flag}` must be a port number, not {item.value!r}",
+                    item.path,
+                    hint="write 1 to 65535, or leave it out",
+                )
+    for item in args.all("kv-events-config"):
+        value = item.value
+        if not isinstance(value, dict) or ("endpoint" in value and _endpoint_port(item) is None):
+            yield Diagnostic(
+                "args/kv-events-config",
+                "`kv-events-config` must be a mapping whose endpoint, if any, is like `tcp://*:5557`",
+                item.path,
+                hint="usually `kv_events: true` on the role is enough",
+            )
+
+
+def _endpoint_port(written: Argument | None) -> int | None:
+    endpoint = str(written.value.get("endpoint", "")) if written and isinstance(written.value, dict) else ""
+    port = endpoint.rpartition(":")[2]
+    return int(port) if endpoint.startswith("tcp://") and port.isdecimal() and 0 < int(port) < 65536 else None
+
+
+def _kv_events_config(events: KvEvents, written: Argument | None, base: int) -> str:
+    config: dict[str, Any] = {"publisher": events.publisher, "topic": events.topic, "endpoint": f"tcp://*:{base}"}
+    if written and isinstance(written.value, dict):
+        config |= written.value
+    return compact_json(config)
+
+
+def _incremental_streaming(args: Arguments, sidecar: bool) -> tuple[str, ...]:
+    written = args.get("incremental-streaming-output")
+    if written is not None:
+        return words(written) if written.value is not False else ()
+    return ("--incremental-streaming-output",) if sidecar else ()
+
+
+def _arguments(role_name: str, role: Role) -> Arguments:
+    return Arguments(f"roles.{role_name}.args", role.args)

@@ -1,0 +1,85 @@
+"""What every check gets: the deployment, the time it may take, and ways to look at the deployment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from srtctl.checks import discovery, frontend
+from srtctl.checks.deployment import Deployment
+from srtctl.checks.identity import assign
+from srtctl.checks.model import Target
+from srtctl.checks.net import Deadline
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds, but for `parallel`.
+
+    request: one HTTP exchange; an engine's first request may compile kernels.
+    registration: how long a registration may take to show everywhere; an etcd lease outlives its process by 16 s.
+    kv_events: from the first try of the KV-event targets to the last.
+    settle: how long the event of one request may take to reach the router.
+    poll: the pause between two looks. parallel: requests in flight at a time.
+    """
+
+    request: float = 60.0
+    registration: float = 20.0
+    kv_events: float = 15.0
+    settle: float = 2.0
+    poll: float = 0.25
+    parallel: int = 16
+
+    def for_check(self, timeout: float | None) -> Limits:
+        """The limits of a check whose plan gives it `timeout` seconds."""
+        if timeout is None:
+            return self
+        return replace(self, request=min(self.request, timeout), registration=timeout, kv_events=timeout)
+
+
+@dataclass(frozen=True)
+class Context:
+    deployment: Deployment
+    limits: Limits
+    deadline: Deadline
+
+    def timeout(self) -> float:
+        """Seconds that one HTTP exchange may take now."""
+        return min(self.limits.request, self.deadline.remaining())
+
+    def snapshot(self) -> discovery.Snapshot:
+        """What discovery holds now. Raises NetError."""
+        return discovery.read(self.deployment.discovery, timeout=self.timeout())
+
+    def router(self) -> frontend.RouterView | None:
+        """What the frontend's KV router has registered now; None in other modes, which do not tell. Raises NetError."""
+        if not self.deployment.kv_router:
+            return None
+        return frontend.router_view(self.deployment.frontend, timeout=self.timeout())
+
+    def models(self) -> tuple[str, ...]:
+        """The models that the frontend lists now. Raises NetError."""
+        return frontend.models(self.deployment.frontend, timeout=self.timeout())
+
+    def instances(self) -> dict[Target, discovery.Card]:
+        """The registration that serves each (worker, rank) now. Raises NetError."""
+        return assign(self.deployment.workers, self.snapshot().cards).instances()
+
+    def chat(self, text: str, pin: Mapping[str, int]) -> frontend.Answer:
+        """One request. Raises NetError."""
+        return frontend.chat(self.deployment.frontend, self.deployment.model, text, pin, timeout=self.timeout())
+
+    def pause(self) -> None:
+        """Wait before the next look at the same thing."""
+        time.sleep(min(self.limits.poll, self.deadline.remaining()))
+
+    def each(self, ask: Callable[[Target], T], targets: Iterable[Target]) -> dict[Target, T]:
+        """`ask` of every target, several at a time; the result keeps the targets' order."""
+        with ThreadPoolExecutor(self.limits.parallel) as pool:
+            asked = {target: pool.submit(ask, target) for target in targets}
+            return {target: future.result() for target, future in asked.items()}

@@ -1,0 +1,152 @@
+"""Check `registration`: discovery and the router hold exactly what the plan has.
+
+It looks at what is registered, never at whether events flowed, so that a silent publisher is not its failure.
+Sources: discovery (`v1/mdc`, `v1/event_sources`), the frontend's list of models, and two metrics of its KV router.
+Routers of other modes do not tell whom they know (Dynamo 1.6.1: no such metrics), so discovery has the word there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from srtctl.checks.context import Context
+from srtctl.checks.deployment import Deployment
+from srtctl.checks.discovery import Card, Snapshot, Source
+from srtctl.checks.frontend import MISMATCH, RouterView
+from srtctl.checks.identity import Assignment, assign, describe
+from srtctl.checks.model import FAIL, PASS, Outcome, Target, TargetResult, combined
+from srtctl.checks.net import NetError
+
+_WORKER_TYPE = {"agg": "aggregated", "prefill": "prefill", "decode": "decode"}
+# The router names the pool of aggregated workers `decode`. The decode pool of a P/D deployment has no KV index.
+_INDEXED_POOL = {"agg": "decode", "prefill": "prefill"}
+
+
+def run(context: Context, targets: Sequence[Target]) -> Outcome:
+    """Looks until everything is there or the time for registration is over, and reports the last look."""
+    deadline = context.deadline.within(context.limits.registration)
+    while True:
+        try:
+            outcome = evaluate(context.deployment, targets, context.snapshot(), context.models(), context.router())
+        except NetError as error:
+            outcome = Outcome(tuple(TargetResult(target, FAIL, f"{target}: {error}") for target in targets))
+        if combined(outcome) == PASS or not deadline.remaining():
+            return outcome
+        context.pause()
+
+
+def evaluate(
+    deployment: Deployment,
+    targets: Sequence[Target],
+    snapshot: Snapshot,
+    models: Sequence[str],
+    router: RouterView | None,
+) -> Outcome:
+    """One look, compared with the plan; `router` is None where the frontend's router does not tell."""
+    assignment = assign(deployment.workers, snapshot.cards)
+    results = tuple(_target(deployment, target, assignment, snapshot, router) for target in targets)
+    problems = [f"extra registration: {describe(card)}" for card in assignment.extra]
+    problems += [f"unreadable registration: {key}" for key in snapshot.unreadable]
+    problems += _strays(deployment, assignment, snapshot, router)
+    if not problems and all(result.verdict == PASS for result in results):
+        if router:
+            problems += _mismatches(deployment, router)
+        if deployment.model not in models:
+            listed = ", ".join(models) or "none"
+            problems.append(f"the frontend does not list model {deployment.model!r}, it lists {listed}")
+    return Outcome(results, "; ".join(problems))
+
+
+def _target(
+    deployment: Deployment, target: Target, assignment: Assignment, snapshot: Snapshot, router: RouterView | None
+) -> TargetResult:
+    card = assignment.instances().get(target)
+    sources = [source for source in snapshot.sources if card and _key(source) == (card.worker_id, target.dp_rank)]
+    complaint = _complaint(deployment, target, assignment, card, sources, router)
+    evidence: dict[str, object] = {}
+    if card:
+        evidence = {
+            "worker_id": str(card.worker_id),  # text: it does not fit in the double of other JSON readers
+            "registration": card.key,
+            "first_dp_rank": card.first_rank,
+            "dp_ranks": card.ranks,
+            "router_registered": (card.worker_id, target.dp_rank) in router.registered if router else None,
+            "kv_event_sources": [source.key for source in sources],
+        }
+    if complaint:
+        return TargetResult(target, FAIL, f"{target}: {complaint}", evidence)
+    where = "in discovery and with the frontend's router" if router else "in discovery"
+    return TargetResult(target, PASS, f"registered {where}", evidence)
+
+
+def _complaint(
+    deployment: Deployment,
+    target: Target,
+    assignment: Assignment,
+    card: Card | None,
+    sources: Sequence[Source],
+    router: RouterView | None,
+) -> str:
+    """The first cause of what is wrong at a target; empty if nothing is."""
+    worker = deployment.worker(target.worker)
+    cards = assignment.cards[worker.name]
+    log = f"logs/{worker.leader}.sidecar.log"
+    if worker.name in assignment.problems:
+        return f"{assignment.problems[worker.name]}; see {log}"
+    for owned in cards:
+        if owned.model != deployment.model:
+            return f"registered as model {owned.model!r}, the plan serves {deployment.model!r}"
+        if owned.worker_type != _WORKER_TYPE[worker.role]:
+            return f"registered as {owned.worker_type!r}, the plan has it as {_WORKER_TYPE[worker.role]!r}"
+    ranks, planned = sorted(rank for owned in cards for rank in owned.dp_ranks()), list(range(worker.dp_size))
+    if card is None or ranks != planned:
+        return (
+            f"{worker.name} registered DP ranks {ranks}, the plan has {planned}; "
+            f"which dp_size does the engine report? See {log}"
+        )
+    if router and (card.worker_id, target.dp_rank) not in router.registered:
+        hint = "" if router.registered else "; the router has nobody, is its mode kv?"
+        return f"registered in discovery, but not with the frontend's router as worker id {card.worker_id}{hint}"
+    publisher = worker.publishers.get(target.dp_rank)
+    if publisher and len(sources) != 1:
+        return (
+            f"{len(sources) or 'no'} KV event source{'s' if sources else ''} registered, "
+            f"the plan has one, published on node {publisher.node} port {publisher.port}; "
+            f"see logs/{publisher.process}.sidecar.log"
+        )
+    return ""
+
+
+def _strays(
+    deployment: Deployment, assignment: Assignment, snapshot: Snapshot, router: RouterView | None
+) -> Iterator[str]:
+    """What is left of workers that are gone, or was never planned."""
+    cards = [card for owned in assignment.cards.values() for card in owned] + list(assignment.extra)
+    served = {(card.worker_id, rank) for card in cards for rank in card.dp_ranks()}
+    for worker_id, rank in sorted(router.registered - served if router else ()):
+        yield f"the frontend's router still holds worker id {worker_id} rank {rank}, which nobody registers"
+    names = {card.worker_id: name for name, owned in assignment.cards.items() for card in owned}
+    extra_ids = {card.worker_id for card in assignment.extra}
+    for source in snapshot.sources:
+        name = names.get(source.worker_id)
+        if name is None and source.worker_id not in extra_ids:
+            yield f"stale KV event source of worker id {source.worker_id} rank {source.dp_rank}: {source.key}"
+        elif name is not None and source.dp_rank not in deployment.worker(name).publishers:
+            yield f"{Target(name, source.dp_rank)} has a KV event source that the plan does not have: {source.key}"
+
+
+def _mismatches(deployment: Deployment, router: RouterView) -> Iterator[str]:
+    """The router's own count of workers without their KV event sources, where the plan has all ranks publish."""
+    for role, pool in _INDEXED_POOL.items():
+        workers = [worker for worker in deployment.workers if worker.role == role]
+        if not workers or any(len(worker.publishers) != worker.dp_size for worker in workers):
+            continue
+        count = router.source_mismatches.get(pool)
+        if count is None:
+            yield f"the frontend reports no {MISMATCH} for {role} workers; is its router mode kv?"
+        elif count:
+            yield f"the frontend's router counts {count} {role} worker(s) without their KV event sources ({MISMATCH})"
+
+
+def _key(source: Source) -> tuple[int, int]:
+    return source.worker_id, source.dp_rank

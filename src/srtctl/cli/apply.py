@@ -1,0 +1,147 @@
+"""`srtctl apply`: submit a recipe, and on request wait until it serves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from srtctl.cli.common import (
+    AllowUnsupportedOption,
+    ClusterOption,
+    Loaded,
+    RecipeArgument,
+    SetOption,
+    UnsetOption,
+    load_plan,
+)
+from srtctl.cli.exits import CHECKS_FAILED, FAILED, INTERRUPTED, OK, USAGE, fail, say
+from srtctl.cli.located import Output, OutputOption, site_of
+
+if TYPE_CHECKING:
+    from srtctl.cli.located import Site
+    from srtctl.runs.model import RunStatus
+    from srtctl.runs.record import RunRecord
+    from srtctl.runs.watch import Watch
+    from srtctl.slurm import Slurm
+
+
+def command(
+    recipe: RecipeArgument,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it serves, or failed.")] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0, help="With --wait: give up waiting after this many seconds.", metavar="SECONDS"),
+    ] = None,
+    output: OutputOption = Output.text,
+    cluster: ClusterOption = None,
+    sets: SetOption = None,
+    unset: UnsetOption = None,
+    allow_unsupported: AllowUnsupportedOption = False,
+) -> None:
+    """Submit a recipe to Slurm. With --wait, exits 0 when it serves, 1 when it failed, 3 when its checks failed."""
+    loaded = load_plan(recipe, cluster, sets, unset, allow_unsupported)
+    site = site_of(loaded.cluster)
+
+    from srtctl.runs.create import new_run_dir
+    from srtctl.runs.watch import Watch
+    from srtctl.slurm import Slurm, SlurmError, scrubbed
+
+    try:
+        directory = new_run_dir(site.output_dir, loaded.plan.name)
+    except OSError as error:
+        fail(f"no run directory can be made: {error}", "set `output_dir` in the profile to a shared, writable folder")
+    _write_bundle(loaded, directory)
+    slurm = Slurm(scrubbed(os.environ, site.slurm_conf))
+    try:
+        record = _submit(loaded, site, directory, slurm)
+    except SlurmError as error:
+        if error.uncertain:
+            say(f"note: {directory} is kept, because a job may use it")
+        else:
+            shutil.rmtree(directory)
+        fail(error.message, error.hint)
+    say(f"submitted {record.run}, job {record.job_id}, in {directory}")
+
+    watch = Watch(directory, slurm)
+    status = _wait(watch, record, timeout) if wait else watch.look()
+    _print(status, output)
+    if wait:
+        raise typer.Exit(_exit_code(status))
+
+
+def _write_bundle(loaded: Loaded, directory: Path) -> None:
+    """Fill the run directory, or leave none behind. Exits 2 when the plan cannot be rendered."""
+    from srtctl.cli.diagnostics import print_diagnostics
+    from srtctl.diagnostics import DiagnosticError
+    from srtctl.recipe.load import dump_resolved
+    from srtctl.render.bundle import write_bundle
+    from srtctl.runs.layout import RunDir
+
+    try:
+        write_bundle(loaded.plan, directory, dump_resolved(loaded.recipe))
+        RunDir(directory).prepare()
+    except DiagnosticError as error:
+        shutil.rmtree(directory)
+        print_diagnostics(error.diagnostics)
+        raise typer.Exit(USAGE) from None
+    except BaseException:
+        shutil.rmtree(directory)
+        raise
+
+
+def _submit(loaded: Loaded, site: Site, directory: Path, slurm: Slurm) -> RunRecord:
+    """Submit the bundle and note what was submitted. Raises SlurmError."""
+    from datetime import datetime
+
+    from srtctl import __version__
+    from srtctl.runs.layout import RunDir
+    from srtctl.runs.record import RunRecord, write_record
+
+    run = RunDir(directory)
+    submitted = slurm.submit(run.script)
+    record = RunRecord(
+        name=loaded.plan.name,
+        run=directory.name,
+        job_id=submitted.job_id,
+        cluster=site.cluster,
+        slurm_conf=site.slurm_conf or os.environ.get("SLURM_CONF"),
+        submitted=datetime.now().astimezone().isoformat(timespec="milliseconds"),
+        recipe=str(loaded.recipe_path.resolve()),
+        version=__version__,
+        slurm_cluster=submitted.cluster,
+    )
+    write_record(run.record, record)
+    return record
+
+
+def _wait(watch: Watch, record: RunRecord, timeout: float | None) -> RunStatus:
+    """Follow the run until it serves or ended. Exits when that takes longer than `timeout`, or on Ctrl-C."""
+    from srtctl.cli.progress import follow
+
+    goes_on = f"it goes on: `srtctl status {record.run}` looks, `srtctl cancel {record.run}` ends it"
+    try:
+        status = follow(watch, lambda status: status.ended or status.phase == "serving", say, timeout)
+    except KeyboardInterrupt:
+        say(f"\nno longer waiting for {record.run} (job {record.job_id}); {goes_on}")
+        raise typer.Exit(INTERRUPTED) from None
+    if status is None:
+        fail(f"{record.run} does not serve after {timeout:g} s of waiting", goes_on)
+    return status
+
+
+def _print(status: RunStatus, output: Output) -> None:
+    from srtctl.cli.show import status_lines
+
+    text = json.dumps(status.as_dict(), indent=2) if output is Output.json else "\n".join(status_lines(status))
+    typer.echo(text)
+
+
+def _exit_code(status: RunStatus) -> int:
+    if status.outcome == "checks_failed":
+        return CHECKS_FAILED
+    return OK if status.phase == "serving" or status.outcome == "completed" else FAILED

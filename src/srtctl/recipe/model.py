@@ -1,0 +1,261 @@
+"""The recipe, layout v2, as typed and frozen data. A field's description is its documentation (schema, hints, docs).
+
+What a user may leave out has its default here; what is known but not built yet is in `known`, never here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from srtctl.reading.types import EnvTable, FlagTable, SbatchTable, Seconds, SlurmTime
+from srtctl.reading.validation import Strict
+from srtctl.recipe import inputs
+from srtctl.recipe.inputs import SidecarArgs
+from srtctl.recipe.roles import ROLE_NAMES, KvEvents, Role, RoleName, Roles, Sidecar
+
+__all__ = [
+    "Benchmark",
+    "CheckSetting",
+    "Checks",
+    "Dynamo",
+    "Engine",
+    "Frontend",
+    "HealthCheck",
+    "KvEvents",
+    "Model",
+    "ROLE_NAMES",
+    "Recipe",
+    "Resources",
+    "Role",
+    "RoleName",
+    "Roles",
+    "Sidecar",
+    "Slurm",
+]
+
+
+class Model(Strict):
+    """What is served, and from which image."""
+
+    path: str = Field(
+        min_length=1,
+        description="Model weights: a name from the cluster profile's `model_paths`, an absolute path, or "
+        "`hf:org/name`.",
+    )
+    container: str = Field(
+        min_length=1,
+        description="Image of the engine: a name from the cluster profile's `containers`, a .sqsh file, or an image "
+        "URI.",
+    )
+    precision: str | None = Field(
+        default=None,
+        description="Label such as `fp8` or `fp4`, kept in the plan; it changes no flag.",
+    )
+
+
+class Resources(Strict):
+    """The nodes a run asks for. What is left out comes from the cluster profile."""
+
+    gpu_type: str | None = Field(
+        default=None,
+        description="GPU model, for example `h100` or `gb300`; default: the cluster profile's `default_gpu_type`.",
+    )
+    gpus_per_node: int | None = Field(
+        default=None,
+        ge=1,
+        description="GPUs of one node; default: the cluster profile's `gpus_per_node`.",
+    )
+    spread_workers: bool = Field(
+        default=False,
+        description="Put each worker on a node of its own, even where several would fit on one.",
+    )
+    het_jobs: Literal[False] | None = Field(
+        default=None,
+        description="Heterogeneous Slurm jobs: not built, only `false` or null is accepted.",
+    )
+
+
+class Slurm(Strict):
+    """How the job is submitted. What is left out comes from the cluster profile, then from Slurm's own defaults."""
+
+    account: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Slurm account; default: the cluster profile's `default_account`.",
+    )
+    partition: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Slurm partition; default: the cluster profile's `default_partition`.",
+    )
+    time_limit: SlurmTime | None = Field(
+        default=None,
+        description="Longest run time, as Slurm reads it: `HH:MM:SS`, `D-HH:MM:SS`, or minutes as quoted text; "
+        "default: the cluster profile's `default_time_limit`.",
+    )
+
+
+class Engine(Strict):
+    """The engine of every role, and the launcher's settings that only this engine has (its knobs, beside `type`)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Literal["sglang"] = Field(description="Engine: `sglang`.")
+
+    @property
+    def knobs(self) -> dict[str, Any]:
+        """The engine's knobs as written; its backend says which it knows. Command-line flags are `roles.*.args`."""
+        return dict(self.model_extra or {})
+
+
+class Dynamo(Strict):
+    """Dynamo's transports, and the defaults of the roles' sidecars."""
+
+    install: Literal[False] = Field(
+        default=False,
+        description="Installing Dynamo at job start is not built: only `false` is accepted, the image holds Dynamo.",
+    )
+    request_plane: Literal["tcp", "nats"] = Field(
+        default="tcp",
+        description="How requests travel from frontend to worker: `tcp` or `nats`.",
+    )
+    event_plane: Literal["zmq", "nats"] = Field(
+        default="zmq",
+        description="How KV events travel from worker to router: `zmq` or `nats`.",
+    )
+    sidecar: bool | None = Field(default=None, description="Default of `roles.*.sidecar`.")
+    sidecar_args: SidecarArgs = Field(
+        default_factory=dict,
+        description="Default of `roles.*.sidecar.args`; a role's mapping is laid over it, a role's list replaces it.",
+    )
+    sidecar_startup_timeout: Seconds | None = Field(
+        default=None,
+        description="Default of `roles.*.sidecar.startup_timeout`, in seconds.",
+    )
+
+
+class Frontend(Strict):
+    """The OpenAI-compatible entry point and router."""
+
+    type: Literal["dynamo"] = Field(default="dynamo", description="Kind of frontend: `dynamo`.")
+    args: FlagTable = Field(
+        default_factory=dict,
+        description="Frontend flags without the dashes, as in `roles.*.args`.",
+    )
+    env: EnvTable = Field(default_factory=dict, description="Environment of the frontend process.")
+    enable_multiple_frontends: Literal[False] = Field(
+        default=False,
+        description="Several frontends behind nginx are not built: only `false` is accepted.",
+    )
+
+
+class Benchmark(Strict):
+    """What is run against the deployment once it serves."""
+
+    type: Literal["manual"] = Field(
+        default="manual",
+        description="`manual`: serve until the job is cancelled or its time is over.",
+    )
+
+
+class HealthCheck(Strict):
+    """How long the job waits until every planned worker has registered: attempts times interval."""
+
+    max_attempts: int = Field(
+        default=180, ge=1, description="How often readiness is asked for before the job gives up."
+    )
+    interval_seconds: int = Field(default=10, ge=1, description="Seconds between two attempts.")
+
+    @property
+    def seconds(self) -> int:
+        """The whole wait, in seconds."""
+        return self.max_attempts * self.interval_seconds
+
+
+class CheckSetting(Strict):
+    """One post-launch check."""
+
+    enabled: bool = Field(default=True, description="Whether the check runs.")
+    on_failure: Literal["fail", "warn"] = Field(
+        default="fail",
+        description="What a failed check does: `fail` ends the job with exit code 3, `warn` lets it serve.",
+    )
+    timeout: Seconds | None = Field(default=None, description="Seconds the check may take; default: the check's own.")
+
+
+Check = Annotated[
+    CheckSetting,
+    BeforeValidator(inputs.check_setting, json_schema_input_type=bool | Literal["warn", "fail"] | CheckSetting),
+]
+
+
+class Checks(Strict):
+    """What must be shown to work after the launch, before the run counts as serving."""
+
+    registration: Check = Field(
+        default_factory=CheckSetting,
+        description="Every planned worker is registered with the router, with every planned data-parallel rank.",
+    )
+    rank_routing: Check = Field(
+        default_factory=CheckSetting,
+        description="A request pinned to each data-parallel rank is answered by that rank.",
+    )
+    kv_events: Check = Field(
+        default_factory=CheckSetting,
+        description="Every planned KV publisher publishes a Stored event.",
+    )
+
+
+class Recipe(Strict):
+    """One deployment, as its author wrote it, with the defaults of the recipe layout filled in."""
+
+    schema_version: Literal[2] = Field(alias="schema", description="Version of the recipe layout: 2.")
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        description="Run name: letters, digits, `.`, `_` and `-`, at most 63 characters, a letter or digit first.",
+    )
+    model: Model = Field(description="What is served: `path` and `container`.")
+    resources: Resources = Field(default_factory=Resources, description="The nodes a run asks for.")
+    slurm: Slurm = Field(default_factory=Slurm, description="Account, partition and time limit of the job.")
+    engine: Annotated[Engine, BeforeValidator(inputs.engine, json_schema_input_type=Literal["sglang"] | Engine)] = (
+        Field(
+            description="Engine of every role: `sglang`, or a mapping of `type` and its knobs.",
+        )
+    )
+    role_table: Roles = Field(alias="roles", description="The workers: `agg`, or `prefill` and `decode`.")
+    dynamo: Dynamo = Field(default_factory=Dynamo, description="Dynamo's transports and sidecar defaults.")
+    frontend: Frontend = Field(default_factory=Frontend, description="Entry point and router.")
+    benchmark: Benchmark = Field(default_factory=Benchmark, description="What is run against the deployment.")
+    health_check: HealthCheck = Field(default_factory=HealthCheck, description="How long to wait for readiness.")
+    check_table: Annotated[Checks, BeforeValidator(inputs.checks, json_schema_input_type=bool | Checks)] = Field(
+        default_factory=Checks,
+        alias="checks",
+        description="Post-launch checks: false for none, or a mapping of check name to true, false, `warn`, `fail` "
+        "or a mapping.",
+    )
+    environment: EnvTable = Field(
+        default_factory=dict,
+        description="Environment of every process of the run: engines, sidecars, frontends, services.",
+    )
+    sbatch_directives: SbatchTable = Field(
+        default_factory=dict,
+        description="Further #SBATCH options without the dashes; null is an option without a value.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sidecar_defaults(cls, data: Any) -> Any:
+        return inputs.with_sidecar_defaults(data)
+
+    @property
+    def roles(self) -> dict[str, Role]:
+        """The roles of this recipe, in the order prefill, decode, agg."""
+        table: dict[RoleName, Role | None] = {name: getattr(self.role_table, name) for name in ROLE_NAMES}
+        return {name: role for name, role in table.items() if role is not None}
+
+    @property
+    def checks(self) -> dict[str, CheckSetting]:
+        """Every post-launch check and its setting, in the order they run."""
+        return {name: getattr(self.check_table, name) for name in Checks.model_fields}

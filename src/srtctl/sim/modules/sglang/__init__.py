@@ -1,0 +1,1 @@
+"""Stands in for SGLang in a sandbox's image, so that `python3 -m sglang.launch_server` starts the simulated engine."""

@@ -1,0 +1,156 @@
+"""The native gRPC server, `sglang.runtime.v1.SglangService`: full on the leader, GetServerInfo alone on a follower."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from typing import Any
+
+import grpc
+
+from srtctl.sim.protobuf import build, service
+from srtctl.sim.sglang.config import Config
+from srtctl.sim.sglang.engine import Chunk, Engine, InternalError, Request, RequestError
+from srtctl.sim.sglang.rendezvous import GroupError
+
+SERVICE = "sglang.runtime.v1.SglangService"
+WORKERS = 64
+CLOSE_SECONDS = 2.0
+MESSAGES = build(
+    "sglang.runtime.v1",
+    {
+        "DisaggregatedParams": ("1 string bootstrap_host", "2 int32 bootstrap_port", "3 int64 bootstrap_room"),
+        "SamplingParams": (
+            *("1 ?float temperature", "2 ?float top_p", "3 ?int32 top_k", "4 ?float min_p"),
+            *("5 ?float frequency_penalty", "6 ?float presence_penalty", "7 ?float repetition_penalty"),
+            *("8 ?int32 max_new_tokens", "9 ?int32 min_new_tokens", "10 *string stop", "11 *int32 stop_token_ids"),
+            *("12 ?bool ignore_eos", "13 ?int32 n", "14 ?string json_schema", "15 ?string regex"),
+        ),
+        "GenerateRequest": (
+            *("1 *int32 input_ids", "2 ?SamplingParams sampling_params", "3 ?bool stream", "4 ?bool return_logprob"),
+            *("5 ?int32 top_logprobs_num", "6 ?int32 logprob_start_len", "7 ?string rid", "8 ?string lora_path"),
+            *("9 ?string routing_key", "10 ?int32 routed_dp_rank", "11 map<string,string> trace_headers"),
+            *("12 ?string session_id", "13 ?DisaggregatedParams disaggregated_params"),
+        ),
+        "GenerateResponse": ("1 *int32 output_ids", "2 map<string,string> meta_info", "3 bool finished"),
+        "HealthCheckRequest": (),
+        "HealthCheckResponse": ("1 bool healthy",),
+        "GetModelInfoRequest": (),
+        "GetModelInfoResponse": ("1 string model_path", "2 string json_info"),
+        "GetServerInfoRequest": (),
+        "GetServerInfoResponse": ("1 string json_info",),
+        "ListModelsRequest": (),
+        "ListModelsResponse": ("1 *ModelCard models",),
+        "ModelCard": ("1 string id", "2 string root", "3 ?string parent", "4 ?int32 max_model_len"),
+        "AbortRequest": ("1 string rid", "2 bool abort_all"),
+        "AbortResponse": ("1 bool success",),
+    },
+)
+
+
+class GrpcServer:
+    """The listening server. `engine` None is a follower."""
+
+    def __init__(
+        self,
+        config: Config,
+        engine: Engine | None,
+        server_info: dict[str, Any],
+        model_info: dict[str, Any],
+        healthy: Callable[[], bool],
+    ) -> None:
+        """Bind `--host`:`--grpc-port` and serve. Raises OSError naming the address when it is taken."""
+        methods: dict[str, Callable[..., Any]] = {
+            "GetServerInfo": lambda *_: MESSAGES["GetServerInfoResponse"](json_info=json.dumps(server_info)),
+        }
+        if engine:
+            methods |= _leader_methods(config, engine, model_info, healthy)
+        self._server = grpc.server(
+            futures.ThreadPoolExecutor(WORKERS),
+            options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)],
+        )
+        self._server.add_generic_rpc_handlers((service(SERVICE, MESSAGES, methods, frozenset({"Generate"})),))
+        address = f"{config.host}:{config.grpc_port}"
+        try:
+            bound = self._server.add_insecure_port(address)
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            self.close()
+            raise OSError(f"gRPC server error: transport error: address already in use: {address}")
+        self._server.start()
+
+    def close(self) -> None:
+        """Stop at once; running requests are cancelled."""
+        self._server.stop(None).wait(timeout=CLOSE_SECONDS)
+
+
+def _leader_methods(
+    config: Config, engine: Engine, model_info: dict[str, Any], healthy: Callable[[], bool]
+) -> dict[str, Callable[..., Any]]:
+    card = MESSAGES["ModelCard"](
+        id=config.served_model_name, root=config.model_path, max_model_len=engine.context_length
+    )
+
+    def generate(message: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        request = _request(message)
+        context.add_callback(lambda: engine.abort(request.rid))
+        try:
+            for chunk in engine.generate(request):
+                yield _response(request, chunk)
+        except RequestError as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except GroupError as error:
+            context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        except InternalError as error:
+            context.abort(grpc.StatusCode.INTERNAL, str(error))
+
+    def abort(message: Any, _: grpc.ServicerContext) -> Any:
+        engine.abort(message.rid, everything=message.abort_all)
+        return MESSAGES["AbortResponse"](success=True)
+
+    return {
+        "Generate": generate,
+        "Abort": abort,
+        "HealthCheck": lambda *_: MESSAGES["HealthCheckResponse"](healthy=healthy()),
+        "GetModelInfo": lambda *_: MESSAGES["GetModelInfoResponse"](
+            model_path=config.model_path, json_info=json.dumps(model_info)
+        ),
+        "ListModels": lambda *_: MESSAGES["ListModelsResponse"](models=[card]),
+    }
+
+
+def _request(message: Any) -> Request:
+    sampling = message.sampling_params
+    return Request(
+        rid=message.rid or uuid.uuid4().hex,
+        tokens=tuple(message.input_ids),
+        dp_rank=message.routed_dp_rank if message.HasField("routed_dp_rank") else None,
+        max_new_tokens=sampling.max_new_tokens if sampling.HasField("max_new_tokens") else None,
+    )
+
+
+def _response(request: Request, chunk: Chunk) -> Any:
+    """A delta. Every value of meta_info is JSON text; the last response, and no other, has a finish reason."""
+    meta: dict[str, Any] = {
+        "id": request.rid,
+        "prompt_tokens": chunk.prompt_tokens,
+        "cached_tokens": chunk.cached_tokens,
+        "completion_tokens": chunk.completion_tokens,
+    }
+    if chunk.aborted:
+        meta["finish_reason"] = {
+            "type": "abort",
+            "message": "Aborted by AbortRequest.",
+            "status_code": None,
+            "err_type": None,
+        }
+    elif chunk.finished:
+        meta["finish_reason"] = {"type": "length", "length": chunk.completion_tokens}
+    return MESSAGES["GenerateResponse"](
+        output_ids=chunk.tokens,
+        meta_info={key: json.dumps(value) for key, value in meta.items()},
+        finished=chunk.finished,
+    )

@@ -1,0 +1,306 @@
+"""runtime.sh by itself, with real processes: what couples engine and sidecar on a node."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+RUNTIME = Path(__file__).parents[3] / "src/srtctl/render/runtime.sh"
+DEADLINE = 30.0
+
+
+class Node:
+    """One node of a step: runs a script with the runtime sourced, as srun would."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        for folder in ("logs", "state", "events"):
+            (run_dir / folder).mkdir()
+        (run_dir / "state/nodes.tsv").write_text("0\tn0\t127.0.0.1\n1\tn1\t127.0.0.2\n")
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self, script: str, **env: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            ["bash", "-c", f"source {RUNTIME}; enter_step; {script}"],
+            env={
+                "PATH": os.environ["PATH"],
+                "RUN_DIR": str(self.run_dir),
+                "TMPDIR": str(self.run_dir),
+                "SLURMD_NODENAME": "n1",
+                "SLURM_JOB_ID": "7",
+                "SLURM_STEP_ID": "3",
+                "STEP": "agg-0",
+                "STOP_GRACE": "1",
+                **env,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def run(self, script: str, **env: str) -> tuple[int, str]:
+        process = self.start(script, **env)
+        out, _ = process.communicate(timeout=DEADLINE)
+        return process.returncode, out
+
+    def events(self) -> list[dict[str, object]]:
+        path = self.run_dir / "events/node-1.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def wait_for(self, event: str, **fields: object) -> dict[str, object]:
+        end = time.monotonic() + DEADLINE
+        while time.monotonic() < end:
+            for found in self.events():
+                if found["event"] == event and fields.items() <= found.items():
+                    return found
+            time.sleep(0.02)
+        raise AssertionError(f"no event {event} {fields} in {self.events()}")
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path)
+    yield node
+    node.close()
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def alive(pid: object) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+LISTEN = (
+    "python3 -c 'import socket,sys,time\ns=socket.socket()\ns.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1)\n"
+    's.bind(("127.0.0.1",{port}))\ns.listen()\n{then}\''
+)
+
+
+def arrays(engine: str, sidecar: str = "sleep 1000") -> str:
+    return f"engine=({engine}); engine_env=(A=1); sidecar=({sidecar}); sidecar_env=();"
+
+
+ENDINGS = [
+    # what ends, how, exit code of the task, words of the cause
+    ("engine", "exit 5", 5, "agg-0.1 engine on n1 exited with 5: OSError: gone"),
+    ("engine", "exit 0", 1, "agg-0.1 engine on n1 exited with 0: OSError: gone"),
+    ("sidecar", "exit 3", 3, "agg-0.1 sidecar on n1 exited with 3: OSError: gone"),
+    ("sidecar", "kill -9 $$", 137, "agg-0.1 sidecar on n1 was killed by SIGKILL"),
+]
+
+
+@pytest.mark.parametrize(("part", "how", "code", "words"), ENDINGS)
+def test_when_either_ends_the_other_is_stopped(node: Node, part: str, how: str, code: int, words: str) -> None:
+    dying = f"bash -c 'echo starting; echo OSError: gone; {how}'"
+    script = arrays(dying, "sleep 1000") if part == "engine" else arrays("sleep 1000", dying)
+    got, out = node.run(f"{script} supervise agg-0.1 - engine sidecar")
+    assert (got, out) == (code, "")
+    first = node.wait_for("exited")
+    assert (first["part"], first["words"]) == (part, words)
+    started = {str(e["part"]): e["pid"] for e in node.events() if e["event"] == "started"}
+    other = next(p for p in ("engine", "sidecar") if p != part)
+    if other in started:
+        assert node.wait_for("stopped", part=other)
+        assert not alive(started[other])
+        assert (node.run_dir / f"state/agg-0.1.{other}.exit").read_text() == "143\n"
+    assert not list(node.run_dir.glob("srtctl-*"))
+
+
+def test_the_sidecar_starts_when_the_engine_listens(node: Node) -> None:
+    port = free_port()
+    task = node.start(
+        f"{arrays(LISTEN.format(port=port, then='time.sleep(1000)'))} supervise agg-0.1 127.0.0.1:{port} engine sidecar"
+    )
+    node.wait_for("started", part="sidecar")
+    order = [(e["event"], e.get("part")) for e in node.events()]
+    assert order == [("started", "engine"), ("listening", None), ("started", "sidecar")]
+    end = time.monotonic() + DEADLINE
+    while not (node.run_dir / "state/agg-0.1.ready").exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    os.kill(task.pid, signal.SIGTERM)
+    assert task.wait(DEADLINE) == 143
+    assert {e["part"] for e in node.events() if e["event"] == "stopped"} == {"engine", "sidecar"}
+    assert [e for e in node.events() if e["event"] == "exited"] == []
+
+
+def test_an_engine_that_dies_before_it_listens_ends_the_wait(node: Node) -> None:
+    code, _ = node.run(f"{arrays('false')} supervise agg-0.1 127.0.0.1:{free_port()} engine sidecar")
+    assert code == 1
+    assert [e["event"] for e in node.events()] == ["started", "exited"]
+
+
+def test_an_engine_that_never_listens_is_given_up(node: Node) -> None:
+    port = free_port()
+    code, _ = node.run(f"{arrays('sleep 1000')} supervise agg-0.1 127.0.0.1:{port} engine sidecar", STARTUP_TIMEOUT="0")
+    assert code == 1
+    assert f"did not listen on port {port} within 0 s" in str(node.wait_for("not_listening")["words"])
+
+
+def test_a_process_that_ignores_term_is_killed_with_its_children(node: Node) -> None:
+    stubborn = "bash -c 'trap \"\" TERM; sleep 1000 & echo child $!; while :; do sleep 1; done'"
+    task = node.start(f"{arrays(stubborn)} supervise agg-0.1 - engine sidecar")
+    pid = node.wait_for("started", part="engine")["pid"]
+    log = node.run_dir / "logs/agg-0.1.engine.log"
+    end = time.monotonic() + DEADLINE
+    while "child" not in (log.read_text() if log.exists() else ""):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    node.wait_for("started", part="sidecar")
+    os.kill(task.pid, signal.SIGTERM)
+    assert task.wait(DEADLINE) == 143
+    assert node.wait_for("stopped", part="engine")["code"] == 137
+    assert not alive(pid)
+    assert not alive(log.read_text().split()[1])
+
+
+def test_a_busy_port_is_named_with_its_holder(node: Node) -> None:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        port = s.getsockname()[1]
+        claims = node.run_dir / "claims.tsv"
+        claims.write_text(f"0\t{port}\t1\thttp\tagg-0.0\n1\t{port - 1}\t2\tkv_events\tagg-0.1\n")
+        code, _ = node.run(f"probe_node {claims}")
+    assert code == 1
+    busy = [e for e in node.events() if e["event"] == "port_busy"]
+    assert [(e["port"], e["purpose"], e["owner"]) for e in busy] == [(port, "kv_events", "agg-0.1")]
+    assert f"process {os.getpid()} (" in str(busy[0]["holder"])
+
+
+def test_free_ports_pass(node: Node) -> None:
+    claims = node.run_dir / "claims.tsv"
+    claims.write_text(f"1\t{free_port()}\t1\thttp\tagg-0.1\n")
+    assert node.run(f"probe_node {claims}") == (0, "")
+
+
+TEXTS = [
+    "plain",
+    'a "quoted" word',
+    "back\\slash",
+    "tab\there",
+    "unicode ✓ é",
+    "\x1b[31mred",
+    "",
+    "'$(reboot)' `x` $HOME",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_events_are_json_whatever_a_log_says(node: Node, text: str) -> None:
+    code, out = node.run('event probe text="$TEXT" count:=3', TEXT=text)
+    assert (code, out) == (0, "")
+    found = node.wait_for("probe")
+    expected = "".join(c if c != "\t" else " " for c in text if c == "\t" or ord(c) >= 32)
+    assert (found["text"], found["count"], found["node"]) == (expected, 3, 1)
+
+
+LAST_WORDS = [
+    ("one\ntwo\n", "two"),
+    (
+        "RuntimeError: KV source rank 1 is outside dp_size 1\nshutting down\n",
+        "RuntimeError: KV source rank 1 is outside dp_size 1",
+    ),
+    ("\x1b[31mERROR\x1b[0m no such model\nbye\n\n", "ERROR no such model"),
+    (
+        "launch_server.py: error: unrecognized arguments: --foo\n",
+        "launch_server.py: error: unrecognized arguments: --foo",
+    ),
+    ("Traceback (most recent call last):\n  File x\npkg.mod.BadThing: nope\nValueError: bad\n", "ValueError: bad"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("log", "expected"), LAST_WORDS)
+def test_last_words(node: Node, log: str, expected: str) -> None:
+    path = node.run_dir / "x.log"
+    path.write_text(log)
+    assert node.run(f"last_words {path}") == (0, expected)
+
+
+METRICS = """# HELP x
+dynamo_component_router_worker_registered{dp_rank="0",router_worker_id="77",worker_id="f",worker_type="decode"} 1
+dynamo_component_router_worker_registered{dp_rank="1",router_worker_id="77",worker_id="f",worker_type="decode"} %s
+dynamo_component_router_kv_event_source_mismatch_workers{model="m",worker_id="f",worker_type="decode"} %s
+"""
+
+GATE = [
+    ("expect decode workers=1 ranks=2 kv_sources=all", "1", "0", 0, ""),
+    ("expect decode workers=1 ranks=2 kv_sources=all", "1", "1", 1, "lacks KV event sources"),
+    ("expect decode workers=1 ranks=2", "1", "1", 0, ""),
+    (
+        "expect decode workers=1 ranks=2",
+        "0",
+        "0",
+        1,
+        "workers=1 ranks=2 expected, the router has 1 workers and 1 ranks",
+    ),
+    ("expect decode workers=2 ranks=2", "1", "0", 1, "the router has 1 workers and 2 ranks"),
+    (
+        "expect prefill workers=1 ranks=1",
+        "1",
+        "0",
+        1,
+        "prefill: workers=1 ranks=1 expected, the router has 0 workers and 0 ranks",
+    ),
+]
+
+
+@pytest.mark.parametrize(("expect", "second", "mismatch", "code", "words"), GATE)
+def test_the_gate_reads_the_routers_metrics(
+    node: Node, expect: str, second: str, mismatch: str, code: int, words: str
+) -> None:
+    body = (METRICS % (second, mismatch)).encode()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/metrics" else 404)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            got, out = node.run(f"{expect}; missing_registrations 127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+    assert got == code
+    assert words in out
+
+
+def test_the_gate_says_when_nobody_answers(node: Node) -> None:
+    port = free_port()
+    assert node.run(f"missing_registrations 127.0.0.1:{port}") == (
+        1,
+        f"the frontend does not answer at 127.0.0.1:{port}\n",
+    )
