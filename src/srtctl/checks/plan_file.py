@@ -68,7 +68,7 @@ def _bind(plan: Mapping[str, Any], addresses: Mapping[int, str]) -> Deployment:
             check["name"],
             check["on_failure"],
             tuple(Target(target["worker"], target["dp_rank"]) for target in check["targets"]),
-            float(check["timeout"]) if "timeout" in check else None,
+            float(check["timeout"]) if check.get("timeout") is not None else None,
         )
         for check in plan["checks"]
     )

@@ -51,7 +51,7 @@ def command(
     if done.returncode not in VERDICTS:
         said = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
         fail(f"the checks could not run (exit code {done.returncode}):\n{said}")
-    _print(root, output)
+    _print(root, output, only=bool(only))
     raise typer.Exit(VERDICTS[done.returncode])
 
 
@@ -100,17 +100,18 @@ def _argv(root: Path, files: RunFiles, only: list[str]) -> list[str]:
     run = RunDir(root)
     python = files.plan["runtime"]["python"]
     argv = ["env", f"PYTHONPATH={run.lib}", python, "-m", "srtctl.checks"]
-    argv += ["--plan", str(run.plan), "--nodes", str(run.nodes), "--out", str(run.checks)]
+    argv += ["--plan", str(run.plan), "--nodes", str(run.nodes), "--out", str(run.checks_again if only else run.checks)]
     return argv + [word for name in only for word in ("--only", name)]
 
 
-def _print(root: Path, output: Output) -> None:
+def _print(root: Path, output: Output, *, only: bool) -> None:
     from srtctl.cli.show import check_lines
     from srtctl.runs.causes import check_results
     from srtctl.runs.layout import RunDir
     from srtctl.runs.record import read_object
 
-    checks = read_object(RunDir(root).checks)
+    run = RunDir(root)
+    checks = read_object(run.checks_again if only else run.checks)
     if output is Output.json:
         typer.echo(json.dumps(checks, indent=2))
         return

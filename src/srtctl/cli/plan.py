@@ -27,13 +27,15 @@ def command(
     """Show what a recipe would run: nodes, GPUs, ports, commands. Submits nothing and needs no Slurm."""
     loaded = load_plan(recipe, cluster, sets, unset, allow_unsupported)
     if output is PlanFormat.json:
-        from srtctl.render.bundle import plan_json
+        from srtctl.plan.serial import plan_json
 
         typer.echo(plan_json(loaded.plan), nl=False)
     elif output is PlanFormat.yaml:
         import yaml
 
-        typer.echo(yaml.safe_dump(loaded.plan.as_dict(), sort_keys=False, width=1000), nl=False)
+        from srtctl.plan.serial import plan_dict
+
+        typer.echo(yaml.safe_dump(plan_dict(loaded.plan), sort_keys=False, width=1000), nl=False)
     else:
         from srtctl.cli.terminal import color_enabled
         from srtctl.plan.text import plan_text

@@ -21,12 +21,12 @@ def news(before: RunStatus | None, after: RunStatus) -> list[str]:
     phase = OUTCOMES[after.outcome] if after.outcome else after.phase
     if before is None or (before.phase, before.detail) != (after.phase, after.detail):
         lines.append(f"{phase}: {after.detail}" if after.detail else phase)
-    if after.cause and (before is None or before.cause != after.cause) and after.cause != phase:
+    if after.cause and (before is None or before.cause != after.cause) and not after.ended:
         lines.append(f"cause: {after.cause}")
     if after.slurm_error and not (before and before.slurm_error):
         lines.append(f"Slurm does not answer ({after.slurm_error}); still watching what the run reports")
     clock = after.queued_seconds if after.phase == "queued" else after.startup_seconds
-    mark = f"[{duration(clock)}]" if clock is not None else "[-]"
+    mark = f"[{duration(clock)}]" if clock is not None else ""
     return [f"{mark:>14} {line}" for line in lines]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from srtctl.runs.model import CheckResult, Outcome, PartStatus, RunStatus, TargetResult
+from srtctl.runs.model import CheckResult, Outcome, PartStatus, RunStatus
 
 # Passed targets beyond this many are only counted; failures are always all shown.
 SHOWN_TARGETS = 8
@@ -60,11 +60,12 @@ def check_lines(checks: Sequence[CheckResult]) -> list[str]:
     lines: list[str] = []
     for check in checks:
         verdict = "warn" if check.verdict == "fail" and check.on_failure == "warn" else check.verdict
-        lines.append(f"{check.name:<{width}}  {verdict:<4}  {check.reason}".rstrip())
         failed = [target for target in check.targets if target.verdict == "fail"]
+        reason = "" if failed else check.reason
+        lines.append(f"{check.name:<{width}}  {verdict:<4}  {reason}".rstrip())
         others = [target for target in check.targets if target.verdict != "fail"]
         shown = failed + others[:SHOWN_TARGETS]
-        lines += [f"{'':<{width}}  {target.verdict:<4}  {_target(target)}".rstrip() for target in shown]
+        lines += [f"{'':<{width}}  {target.verdict:<4}  {target.sentence}".rstrip() for target in shown]
         if (hidden := len(others) - SHOWN_TARGETS) > 0:
             lines.append(f"{'':<{width}}        and {hidden} more like these")
     return lines
@@ -74,7 +75,8 @@ def next_commands(status: RunStatus) -> list[str]:
     """What one would type next."""
     run = status.run
     if status.ended:
-        return [f"srtctl logs {run} {status.look_at}".rstrip()] if status.outcome != "completed" else []
+        began = status.queued_seconds is not None or bool(status.nodes)  # what never began has no log
+        return [f"srtctl logs {run} {status.look_at}".rstrip()] if began and status.outcome != "completed" else []
     if status.phase == "serving":
         models = [f"curl {url}/v1/models" for url in status.endpoints[:1]]
         return [*models, f"srtctl check {run}", f"srtctl logs {run} -f", f"srtctl cancel {run}"]
@@ -124,10 +126,6 @@ def _parts(parts: Iterable[PartStatus]) -> str:
 
 def _code(part: PartStatus) -> str:
     return "" if part.code is None else f" ({part.code})"
-
-
-def _target(target: TargetResult) -> str:
-    return ": ".join(text for text in (target.target, target.message) if text)
 
 
 def _clock(iso: str) -> str:

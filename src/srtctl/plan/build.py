@@ -11,7 +11,19 @@ from srtctl.cluster.load import LoadedCluster
 from srtctl.diagnostics import Collector, Diagnostic
 from srtctl.frontends import dynamo_frontend, router_mode
 from srtctl.plan.infrastructure import InfrastructurePorts, dynamo_env, needs_nats, services
-from srtctl.plan.model import Health, Plan, Process, Publisher, Service, Sidecar, Worker, node_address
+from srtctl.plan.model import (
+    PLAN_VERSION,
+    Health,
+    Model,
+    Plan,
+    Process,
+    Publisher,
+    Runtime,
+    Service,
+    Sidecar,
+    Worker,
+    node_address,
+)
 from srtctl.plan.placement import Placed, Request, place
 from srtctl.plan.ports import Ledger
 from srtctl.plan.selection import select_checks
@@ -104,12 +116,12 @@ class _Builder:
             )
         startup = recipe.health_check.seconds
         return Plan(
+            version=PLAN_VERSION,
             name=recipe.name,
             source=source,
             nodes=nodes,
             gpus_per_node=site.gpus_per_node,
-            model_path=site.model_path,
-            served_name=backend.served_name(recipe),
+            model=Model(site.model_path, backend.served_name(recipe)),
             workers=workers,
             services=services(INFRASTRUCTURE_NODE, infra),
             frontends=(Service("frontend-0", INFRASTRUCTURE_NODE, front.argv, front.env, frontend_port),),
@@ -118,8 +130,7 @@ class _Builder:
             slurm=site.slurm,
             health=Health(startup=startup, gate=startup),
             environment=site.environment,
-            runtime_python=site.runtime_python,
-            network_interface=site.network_interface,
+            runtime=Runtime(site.runtime_python, site.network_interface),
         )
 
     def _claim_workers(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from srtctl.diagnostics import Diagnostic
 
@@ -119,15 +119,31 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """One deployment. Equal plans compare equal and serialise to equal bytes."""
+class Model:
+    """Where the weights are, and the name that clients ask for."""
 
+    path: str
+    served_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What the job needs to know of the nodes: a Python for the checks, and the NIC whose address counts (None: Slurm's)."""
+
+    python: str
+    network_interface: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One deployment. Equal plans compare equal and serialise to equal bytes; field names and order are those of plan.json."""
+
+    version: int
     name: str
     source: str
     nodes: int
     gpus_per_node: int
-    model_path: str
-    served_name: str
+    model: Model
     workers: tuple[Worker, ...]
     services: tuple[Service, ...]
     frontends: tuple[Service, ...]
@@ -136,80 +152,5 @@ class Plan:
     slurm: SlurmRequest
     health: Health
     environment: Mapping[str, str]
-    runtime_python: str
-    network_interface: str | None
+    runtime: Runtime
     warnings: tuple[Diagnostic, ...] = field(default=())
-
-    def as_dict(self) -> dict[str, Any]:
-        """plan.json, version 1 (docs/architecture.md)."""
-        return {
-            "version": PLAN_VERSION,
-            "name": self.name,
-            "source": self.source,
-            "nodes": self.nodes,
-            "gpus_per_node": self.gpus_per_node,
-            "model": {"path": self.model_path, "served_name": self.served_name},
-            "workers": [_worker(w) for w in self.workers],
-            "services": [_service(s) for s in self.services],
-            "frontends": [_service(f) for f in self.frontends],
-            "claims": [
-                {"node": c.node, "first": c.first, "count": c.count, "purpose": c.purpose, "owner": c.owner}
-                for c in self.claims
-            ],
-            "checks": [_check(c) for c in self.checks],
-            "slurm": {
-                "time_limit": self.slurm.time_limit,
-                "account": self.slurm.account,
-                "partition": self.slurm.partition,
-                "gpus_directive": self.slurm.gpus_directive,
-                "exclusive": self.slurm.exclusive,
-                "directives": dict(self.slurm.directives),
-            },
-            "health": {"startup": self.health.startup, "gate": self.health.gate},
-            "environment": dict(self.environment),
-            "runtime": {"python": self.runtime_python, "network_interface": self.network_interface},
-            "warnings": [w.as_dict() for w in self.warnings],
-        }
-
-
-def _worker(worker: Worker) -> dict[str, Any]:
-    return {
-        "name": worker.name,
-        "role": worker.role,
-        "engine": worker.engine,
-        "nodes": list(worker.nodes),
-        "dp_size": worker.dp_size,
-        "processes": [_process(p) for p in worker.processes],
-    }
-
-
-def _process(process: Process) -> dict[str, Any]:
-    sidecar = process.sidecar
-    return {
-        "name": process.name,
-        "node": process.node,
-        "node_rank": process.node_rank,
-        "gpus": list(process.gpus),
-        "argv": list(process.argv),
-        "env": dict(process.env),
-        "ready_port": process.ready_port,
-        "sidecar": sidecar and {"mode": sidecar.mode, "argv": list(sidecar.argv), "env": dict(sidecar.env)},
-        "publishers": [{"dp_rank": p.dp_rank, "port": p.port} for p in process.publishers],
-    }
-
-
-def _service(service: Service) -> dict[str, Any]:
-    return {
-        "name": service.name,
-        "node": service.node,
-        "argv": list(service.argv),
-        "env": dict(service.env),
-        "port": service.port,
-    }
-
-
-def _check(check: Check) -> dict[str, Any]:
-    out: dict[str, Any] = {"name": check.name, "on_failure": check.on_failure}
-    if check.timeout is not None:
-        out["timeout"] = check.timeout
-    return out | {"targets": [{"worker": t.worker, "dp_rank": t.dp_rank} for t in check.targets]}

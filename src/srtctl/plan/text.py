@@ -37,7 +37,7 @@ def _head(plan: Plan, paint: _Paint) -> Iterator[str]:
     yield paint(
         "head", f"{plan.name}: {_count(plan.nodes, 'node')} of {_count(plan.gpus_per_node, 'GPU')}, {gpus} GPUs used"
     )
-    yield f"model      {plan.model_path} as {plan.served_name}"
+    yield f"model      {plan.model.path} as {plan.model.served_name}"
     slurm = [f"{k} {v}" for k, v in (("account", plan.slurm.account), ("partition", plan.slurm.partition)) if v]
     yield f"slurm      {', '.join([*slurm, 'time limit ' + (plan.slurm.time_limit or 'of the partition')])}"
     for frontend in plan.frontends:

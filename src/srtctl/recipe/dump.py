@@ -7,13 +7,21 @@ from typing import Any
 
 import yaml
 
-from srtctl.reading.scalars import FLOAT, INT
+from srtctl.reading.scalars import FLOAT, INT, STR
 from srtctl.recipe.model import Recipe, Role
 
 
 class _Dumper(yaml.SafeDumper):
     """Quotes also what is text to PyYAML's YAML 1.1 rules but a number to ours (`1e5`, `0o17`, `08`)."""
 
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    # PyYAML writes these line breaks of YAML 1.1 as they are into single quotes, where they read back as blanks.
+    style = '"' if any(c in value for c in "\x85\u2028\u2029") else None
+    return dumper.represent_scalar(STR, value, style=style)
+
+
+_Dumper.add_representer(str, _text)
 
 for _tag, _pattern, _first in (
     (FLOAT, r"[-+]?(?:\.[0-9]+|[0-9]+\.?[0-9]*)(?:[eE][-+]?[0-9]+)?$", "-+.0123456789"),

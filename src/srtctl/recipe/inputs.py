@@ -119,5 +119,7 @@ def _sidecar(own: Any, dynamo: Mapping[str, Any]) -> Any:
         return filled
     args = filled.setdefault("args", default)
     if isinstance(args, Mapping) and isinstance(default, Mapping):
-        filled["args"] = {**default, **args}
+        own_flags = {name.replace("_", "-") for name in args}
+        inherited = {name: value for name, value in default.items() if name.replace("_", "-") not in own_flags}
+        filled["args"] = {**inherited, **args}
     return filled

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 
 from srtctl.diagnostics import Diagnostic, DiagnosticError
 from srtctl.plan.model import Plan
+from srtctl.plan.serial import plan_json
 from srtctl.render.scripts import job_script, single_script, worker_script
 
 #: Slurm's default `max_script_size`; a job script above it is refused by sbatch.
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024
-
-
-def plan_json(plan: Plan) -> str:
-    """plan.json, byte-equal for equal plans."""
-    return json.dumps(plan.as_dict(), indent=2, ensure_ascii=False) + "\n"
 
 
 def bundle_files(plan: Plan, run_dir: str, recipe_yaml: str) -> dict[str, str]:

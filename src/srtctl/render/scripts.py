@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -33,26 +31,20 @@ class Step:
     comment: str
 
 
-def digest(plan: Plan) -> str:
-    """Eight hex digits that change whenever the plan does."""
-    return hashlib.sha256(json.dumps(plan.as_dict(), sort_keys=True).encode()).hexdigest()[:8]
-
-
 def job_script(plan: Plan, run_dir: str) -> str:
     """job.sbatch. The only file that knows where the bundle lies."""
     return _render(
         "job.sbatch.j2",
         plan=plan,
         version=__version__,
-        digest=digest(plan),
         run_dir_word=word(run_dir),
         directives=directives(plan, run_dir),
         environment=[f"{name}={word(value)}" for name, value in sorted(plan.environment.items())],
-        interface=plan.network_interface or "",
+        interface=plan.runtime.network_interface or "",
         steps=_steps(plan),
         expectations=_expectations(plan),
         gate=f'gate "{node_address(plan.frontends[0].node)}:{plan.frontends[0].port}" {plan.health.gate}',
-        python=word(plan.runtime_python),
+        python=word(plan.runtime.python),
         pad_after=lambda text: " " * max(_COMMENT_COLUMN - len(text), 0),
     )
 

@@ -10,6 +10,7 @@ from ipaddress import IPv4Network
 from srtctl.sandbox.errors import SandboxRefusedError
 from srtctl.sandbox.run import run
 from srtctl.sandbox.spec import (
+    BRIDGE_PORTS,
     LOOPBACK_BLOCK_NODES,
     LOOPBACK_BLOCKS,
     SandboxSpec,
@@ -66,16 +67,16 @@ def choose_block(spec: SandboxSpec) -> int:
         if all(port_is_free("0.0.0.0", port) for port in range(first, first + 1 + spec.nodes)):
             return first
     raise SandboxRefusedError(
-        f"no block of {spec.nodes + 1} ports is free between {LOOPBACK_BLOCKS[0]} and 32767",
+        f"no block of {spec.nodes + 1} ports is free between {LOOPBACK_BLOCKS[0]} and {BRIDGE_PORTS[0] - 1}",
         hint="end what listens there (`ss -ltnp` shows it), or ask for fewer nodes",
     )
 
 
 def choose_controller_port() -> int:
     """A free port for slurmctld in netns mode. Raises SandboxRefusedError."""
-    for first in LOOPBACK_BLOCKS:
-        if port_is_free("0.0.0.0", first):
-            return first
+    for port in BRIDGE_PORTS:
+        if port_is_free("0.0.0.0", port):
+            return port
     raise SandboxRefusedError("no port is free for slurmctld", hint="`ss -ltnp` shows what listens")
 
 

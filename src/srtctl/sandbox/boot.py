@@ -12,7 +12,7 @@ from srtctl.sandbox.daemons import Daemon
 from srtctl.sandbox.errors import SandboxError
 from srtctl.sandbox.layout import Layout
 from srtctl.sandbox.processes import MARKER
-from srtctl.sandbox.spec import Shape
+from srtctl.sandbox.spec import Node, Shape
 from srtctl.sandbox.stack import Stack
 
 POLL_SECONDS = 0.1
@@ -72,22 +72,30 @@ def start_all(shape: Shape, layout: Layout, programs: Mapping[str, str], say: Ca
         MARKER: str(layout.root),
     }
     munged = daemons.start("munged", _munged(layout, programs), env, layout)
-    _wait([munged], layout.munge_socket.is_socket, MUNGE_SECONDS, layout, "munged opens no socket")
+    _wait([munged], lambda: "" if layout.munge_socket.is_socket() else "munged", MUNGE_SECONDS, layout)
     controller = daemons.start("slurmctld", config.controller_command(shape, layout, programs), env, layout)
     running = [munged, controller]
-    _wait(running, lambda: control.answers(programs, layout), CONTROLLER_SECONDS, layout, "slurmctld does not answer")
-    say(f"starting {len(shape.nodes)} nodes")
+    _wait(running, lambda: "" if control.answers(programs, layout) else "slurmctld", CONTROLLER_SECONDS, layout)
+    say(f"starting {len(shape.nodes)} node{'' if len(shape.nodes) == 1 else 's'}")
     for node in shape.nodes:
         argv = config.node_command(shape, layout, node.index, programs)
-        running.append(daemons.start(f"slurmd-{node.name}", argv, env, layout))
+        running.append(daemons.start(slurmd_name(node), argv, env, layout))
+    hint = (
+        "if a firewall here filters what crosses a bridge, use --network loopback" if shape.network == "netns" else ""
+    )
     limit = NODES_SECONDS + NODE_SECONDS * len(shape.nodes)
-    _wait(running, lambda: all_idle(shape, layout, programs), limit, layout, "not all nodes became idle")
+    _wait(running, lambda: first_not_idle(shape, layout, programs), limit, layout, hint)
 
 
-def all_idle(shape: Shape, layout: Layout, programs: Mapping[str, str]) -> bool:
-    """True when slurmctld calls every node idle."""
+def slurmd_name(node: Node) -> str:
+    """Name of a node's daemon among the daemons."""
+    return f"slurmd-{node.name}"
+
+
+def first_not_idle(shape: Shape, layout: Layout, programs: Mapping[str, str]) -> str:
+    """The daemon of the first node that slurmctld does not call idle; empty when all are."""
     states = control.node_states(programs, layout)
-    return all(states.get(node.name) == "idle" for node in shape.nodes)
+    return next((slurmd_name(node) for node in shape.nodes if states.get(node.name) != "idle"), "")
 
 
 def finish(shape: Shape, layout: Layout, stack: Stack) -> None:
@@ -112,12 +120,13 @@ def _munged(layout: Layout, programs: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _wait(running: list[Daemon], ready: Callable[[], bool], seconds: float, layout: Layout, failure: str) -> None:
+def _wait(running: list[Daemon], missing: Callable[[], str], seconds: float, layout: Layout, hint: str = "") -> None:
+    """Returns when `missing` names no daemon that is still waited for, while all in `running` live."""
     deadline = time.monotonic() + seconds
-    while not ready():
+    while name := missing():
         if dead := daemons.first_dead(running):
-            raise SandboxError(f"{dead.name} ended during the boot", detail=daemons.log_tail(dead.name, layout))
+            raise daemons.ended(dead.name, layout)
         if time.monotonic() >= deadline:
-            last = running[-1].name
-            raise SandboxError(f"{failure} within {seconds:g} s", detail=daemons.log_tail(last, layout))
+            words = f"{name} was not ready within {seconds:g} s"
+            raise SandboxError(words, hint=hint or daemons.KEEP_HINT, detail=daemons.log_tail(name, layout))
         time.sleep(POLL_SECONDS)

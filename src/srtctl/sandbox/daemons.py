@@ -13,6 +13,7 @@ from srtctl.sandbox.layout import Layout
 from srtctl.sandbox.processes import Process
 
 LOG_LINES = 12
+KEEP_HINT = "with --retain all logs are kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,15 @@ def start(name: str, argv: Sequence[str], env: Mapping[str, str], layout: Layout
     process = processes.read(pid)
     if process is None:
         processes.reap(pid)
-        raise SandboxError(f"{name} ended at once", detail=log_tail(name, layout))
+        raise ended(name, layout)
     daemon = Daemon(name, pid, process.started, processes.boot_id())
     (layout.pids / name).write_text(f"{daemon.pid} {daemon.started} {daemon.boot}\n")
     return daemon
+
+
+def ended(name: str, layout: Layout) -> SandboxError:
+    """The error for a daemon that does not run when it should, with the last that it said."""
+    return SandboxError(f"{name} ended during the boot", hint=KEEP_HINT, detail=log_tail(name, layout))
 
 
 def recorded(layout: Layout) -> list[Daemon]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srtctl.cluster.paths import PROFILE_NAME
+from srtctl.sandbox.spec import node_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,10 @@ class Layout:
     def spool(self) -> Path:
         """One folder a node below it."""
         return self.root / "spool"
+
+    def step_socket(self, node: int) -> Path:
+        """The longest path of a socket here: slurmstepd makes one a step (4294967291 is how the batch step is called)."""
+        return self.spool / node_name(node) / f"{node_name(node)}_99999.4294967291"
 
     @property
     def gpus(self) -> Path:

@@ -20,6 +20,7 @@ from srtctl.sandbox.status import status
 from srtctl.sandbox.teardown import teardown
 
 UNIX_PATH_MAX = 107
+"""Bytes that a socket's path may have, unix(7): 108 with the final zero."""
 ADDRESS_LOCK_SECONDS = 120
 
 Say = Callable[[str], None]
@@ -53,7 +54,7 @@ def up(spec: SandboxSpec, say: Say = lambda _: None, env: Mapping[str, str] = os
             return Sandbox(now.shape, layout.root, now.profile, booted=False)
         programs = packages.require()
         tools = stack.require(env)
-        _check_paths(layout)
+        _check_paths(layout, spec.nodes)
         if layout.root.exists():
             say("an earlier sandbox is broken or was cut short: removing what it left")
         teardown(spec.name, layout, say)
@@ -95,7 +96,8 @@ def _boot(spec: SandboxSpec, layout: Layout, programs: dict[str, str], tools: st
             shape = netns_shape(spec, subnet, host, addresses.choose_controller_port())
         else:
             shape = loopback_shape(spec, addresses.choose_block(spec), host)
-        made_data_dir = not layout.root.parent.parent.exists()
+        data = layout.root.parent.parent
+        made_data_dir = not data.exists() or [path.name for path in data.iterdir()] == [layout.root.parent.name]
         layout.root.mkdir(parents=True)
         record.write(layout.record, Record(shape, made_data_dir, use_netns and network.netns_dir_is_ours()))
         if use_netns:
@@ -121,11 +123,13 @@ def _clean_up(spec: SandboxSpec, layout: Layout, say: Say) -> None:
         say(f"something stays behind ({error.message}); {later}")
 
 
-def _check_paths(layout: Layout) -> None:
+def _check_paths(layout: Layout, nodes: int) -> None:
     hint = "set SRTCTL_DATA_DIR to a folder with a short, plain path"
-    if len(os.fsencode(layout.munge_socket)) > UNIX_PATH_MAX:
+    if (excess := len(os.fsencode(layout.step_socket(nodes - 1))) - UNIX_PATH_MAX) > 0:
         raise SandboxRefusedError(
-            f"{layout.munge_socket} is longer than the {UNIX_PATH_MAX} bytes that a socket's path may have", hint=hint
+            f"{layout.root} is {excess} bytes too long: Slurm keeps sockets below it, whose paths end at "
+            f"{UNIX_PATH_MAX} bytes",
+            hint=hint,
         )
     if not re.fullmatch(r"[\w/.@+-]+", str(layout.root)):
         raise SandboxRefusedError(f"slurm.conf cannot hold the path {layout.root}", hint=hint)

@@ -11,7 +11,7 @@ from srtctl.sandbox.spec import Shape
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The shape, and which shared folders were not there before: those go with the last sandbox."""
+    """The shape, and which shared folders exist for sandboxes only: those go with the last one."""
 
     shape: Shape
     made_data_dir: bool

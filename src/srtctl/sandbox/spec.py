@@ -20,10 +20,12 @@ MAX_GPUS = 64
 SLURMD_PORT = 6818
 """Every node of a netns sandbox has its own port space: all use Slurm's usual port."""
 
-LOOPBACK_BLOCKS = tuple(range(26624, 32768, 256))
+LOOPBACK_BLOCKS = tuple(range(26624, 32512, 256))
 """First ports of the blocks that a loopback sandbox may take: controller, then one port a node. All lie below the
 ephemeral range (32768) and above the ports that plans hand out for engines and frontends."""
 LOOPBACK_BLOCK_NODES = 250
+BRIDGE_PORTS = range(32512, 32768)
+"""Ports for the controller of a netns sandbox: apart from the blocks, as it binds them some time after the choice."""
 
 
 @dataclass(frozen=True, slots=True)

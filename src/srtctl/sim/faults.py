@@ -12,6 +12,8 @@ from typing import Any
 
 VARIABLE = "SRTCTL_SIM_FAULT"
 ALL_RANKS = -1
+WRONG_PORT_OFFSET = 1000
+SAME_GROUP = "127.0.0.1:5000"
 
 
 class FaultError(ValueError):
@@ -40,6 +42,14 @@ class Faults:
     no_sources: bool = False
     wrong_topic: bool = False
     error_500: int | None = None
+    wrong_port: bool = False
+    block_size: int | None = None
+    no_rank: bool = False
+    wrong_group: bool = False
+    same_group: bool = False
+    dead_engine: bool = False
+    zero_tokens: bool = False
+    ordinary_dp_bootstrap: bool = False
 
     def silences(self, dp_rank: int) -> bool:
         """Whether the KV events of this rank are kept back."""
@@ -57,6 +67,12 @@ def _count(text: str) -> int:
     if not text.isdecimal():
         raise ValueError(text)
     return int(text)
+
+
+def _positive(text: str) -> int:
+    if _count(text) == 0:
+        raise ValueError(text)
+    return _count(text)
 
 
 def _exit_after(text: str) -> ExitAfter:
@@ -85,6 +101,14 @@ FAULTS: tuple[Fault, ...] = (
     Fault("no_sources", "", "server info has no kv_event_sources, as an older engine"),
     Fault("wrong_topic", "", "KV events go out under another topic than server info says"),
     Fault("error_500", "RANK", "every request to that rank ends in an internal error"),
+    Fault("wrong_port", "", f"KV events go out {WRONG_PORT_OFFSET} ports above where server info says"),
+    Fault("block_size", "N", "KV events speak of blocks of N tokens; server info keeps its page size", _positive),
+    Fault("no_rank", "", "KV event batches carry no DP rank"),
+    Fault("wrong_group", "", "server info says another dist_init_addr on each node: no sidecar finds its leader"),
+    Fault("same_group", "", f"server info says dist_init_addr {SAME_GROUP}: all such workers look like one"),
+    Fault("dead_engine", "", "healthy and talkative, but every request ends as unavailable"),
+    Fault("zero_tokens", "", "requests end well, without one token"),
+    Fault("ordinary_dp_bootstrap", "", "ordinary-DP prefill fails every room of a DP rank but 0 (sglang #29725)"),
 )
 _BY_NAME = {fault.name: fault for fault in FAULTS}
 

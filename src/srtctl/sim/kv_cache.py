@@ -109,7 +109,7 @@ def block_hashes(tokens: Sequence[int], block_size: int) -> list[int]:
     return hashes
 
 
-def encode_batch(events: Iterable[Event], dp_rank: int, timestamp: float) -> bytes:
+def encode_batch(events: Iterable[Event], dp_rank: int | None, timestamp: float) -> bytes:
     """The msgpack payload of one batch: an array `[timestamp, events, dp_rank]` (Dynamo 1.6.1 refuses maps)."""
     encoded: bytes = msgpack.packb([timestamp, [event.wire() for event in events], dp_rank])
     return encoded

@@ -16,7 +16,7 @@ class KvPublisher:
     Not thread-safe: the owner of a rank's cache serialises its use.
     """
 
-    def __init__(self, endpoint: str, topic: str, dp_rank: int) -> None:
+    def __init__(self, endpoint: str, topic: str, dp_rank: int | None) -> None:
         """Bind `endpoint` if it is a wildcard, else connect to it, as SGLang does; `dp_rank` is sent in each batch.
 
         Raises zmq.ZMQError when the address cannot be bound.

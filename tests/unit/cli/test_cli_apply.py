@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import SERVING, Bench, job_events
+from fake_slurm import SERVING, Bench, job_events
 
 from srtctl.runs.watch import Watch
 
@@ -96,18 +96,28 @@ def test_an_invalid_recipe_submits_nothing(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("on_submit", "code", "said"),
+    ("on_submit", "queue", "code", "said"),
     [
-        (job_writes(SERVING), 0, "demo-1: serving\n"),
-        (job_writes(FAILED, {"state": "failed"}), 1, "agg-0.1 sidecar on sandbox-1 exited with 1: RuntimeError: no"),
-        (job_writes(CHECKS_FAILED, {"state": "checks_failed", "cause": "rank 1 is silent"}), 3, "rank 1 is silent"),
-        (job_writes(FAILED, {"state": "cancelled", "cause": "cancelled"}), 1, "demo-1: cancelled\n"),
-        (job_writes(SERVING, {"state": "completed", "cause": "done"}).replace("41", "41"), 0, "demo-1: "),
+        (job_writes(SERVING), "RUNNING", 0, "demo-1: serving\n"),
+        (
+            job_writes(FAILED, {"state": "failed"}),
+            "FAILED",
+            1,
+            "agg-0.1 sidecar on sandbox-1 exited with 1: RuntimeError: no",
+        ),
+        (
+            job_writes(CHECKS_FAILED, {"state": "checks_failed", "cause": "rank 1 is silent"}),
+            "FAILED",
+            3,
+            "rank 1 is silent",
+        ),
+        (job_writes(FAILED, {"state": "cancelled", "cause": "cancelled"}), "CANCELLED", 1, "demo-1: cancelled\n"),
+        (job_writes(SERVING, {"state": "completed", "cause": "done"}), "COMPLETED", 0, "demo-1: completed\n"),
     ],
     ids=["serving", "failed", "checks failed", "cancelled", "completed"],
 )
-def test_waiting(bench: Bench, on_submit: str, code: int, said: str) -> None:
-    bench.answer("on_submit", on_submit + f'echo "41|COMPLETED|n|None" > {bench.fake}/queue\n' * (code != 0))
+def test_waiting(bench: Bench, on_submit: str, queue: str, code: int, said: str) -> None:
+    bench.answer("on_submit", f'{on_submit}echo "41|{queue}|n|None" > {bench.fake}/queue\n')
     result = bench("apply", "demo.yaml", "--wait")
     assert result.exit_code == code, result.output
     assert said in result.stdout

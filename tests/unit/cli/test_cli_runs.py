@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 
 import pytest
-from conftest import Bench, serve
+from fake_slurm import Bench
 
 CHECKS = {
     "version": 1,
@@ -21,17 +20,6 @@ CHECKS = {
         }
     ],
 }
-
-
-@pytest.fixture
-def run(bench: Bench) -> Path:
-    return bench.submit()
-
-
-@pytest.fixture
-def serving(run: Path) -> Path:
-    serve(run)
-    return run
 
 
 # ---------------------------------------------------------------------------------------------------- status
@@ -84,7 +72,8 @@ def test_slurm_that_does_not_answer_ends_nothing(bench: Bench, serving: Path) ->
     assert "Unable to contact slurm controller" in result.stdout
 
 
-def test_a_job_that_died_silently(bench: Bench, serving: Path) -> None:
+@pytest.mark.usefixtures("serving")
+def test_a_job_that_died_silently(bench: Bench) -> None:
     bench.answer("queue", "41|NODE_FAIL|sandbox-[0-1]|None\n")
     result = bench("status", "demo")
     assert result.stdout.splitlines()[:2] == [
@@ -124,6 +113,7 @@ def logged(serving: Path) -> Path:
     return serving
 
 
+@pytest.mark.usefixtures("logged")
 @pytest.mark.parametrize(
     ("argv", "stdout"),
     [
@@ -135,38 +125,39 @@ def logged(serving: Path) -> Path:
         (["agg-0"], "==> agg-0.1.engine.log <==\nengine\n==> agg-0.1.sidecar.log <==\nsidecar\n"),
     ],
 )
-def test_logs(bench: Bench, logged: Path, argv: list[str], stdout: str) -> None:
+def test_logs(bench: Bench, argv: list[str], stdout: str) -> None:
     result = bench("logs", "demo", *argv)
     assert (result.exit_code, result.stdout) == (0, stdout)
 
 
-def test_logs_of_a_process_that_does_not_exist(bench: Bench, logged: Path) -> None:
+@pytest.mark.usefixtures("logged")
+def test_logs_of_a_process_that_does_not_exist(bench: Bench) -> None:
     result = bench("logs", "demo", "decode-7")
     assert result.exit_code == 2
     assert "error: demo-1 has no process `decode-7`" in result.stderr
     assert "agg-0.1.sidecar" in result.stderr
 
 
-def test_logs_that_are_not_there_yet(bench: Bench, run: Path) -> None:
+@pytest.mark.usefixtures("run")
+def test_logs_that_are_not_there_yet(bench: Bench) -> None:
     result = bench("logs", "demo")
     assert result.exit_code == 1
     assert "demo-1 has not written job.41.log (yet)" in result.stderr
 
 
 def test_following_until_the_run_ended(bench: Bench, logged: Path) -> None:
-    """The second half is written, and the run ended, only after the first half was read."""
-    log = logged / "logs" / "job.41.log"
-
-    def go_on() -> None:
-        with log.open("a") as file:
-            file.write("four\n")
-        bench.answer("queue", "41|COMPLETED|n|None\n")
-        (logged / "state" / "end.json").write_text('{"state": "completed", "cause": ""}')
-
-    later = threading.Timer(0.5, go_on)
-    later.start()
+    """Slurm is asked only after the first part was printed; from then on the job writes more, and ends."""
+    end = """echo '{"state": "completed", "cause": ""}'"""
+    bench.answer(
+        "on_squeue",
+        f"""
+        [ ! -e {logged}/state/end.json ] || exit 0
+        echo four >> {logged}/logs/job.41.log
+        echo "41|COMPLETED|n|None" > {bench.fake}/queue
+        {end} > {logged}/state/end.json
+        """,
+    )
     result = bench("logs", "demo", "-f", "--tail", "1")
-    later.join()
     assert (result.exit_code, result.stdout) == (0, "three\nfour\n")
 
 
@@ -199,16 +190,18 @@ def test_check(bench: Bench, serving: Path, code: int, verdict: str) -> None:
     assert "--nodelist=sandbox-0" in bench.asked("srun.argv")
     assert bench.asked("checks.argv") == (
         f"PYTHONPATH={serving}/lib -m srtctl.checks --plan {serving}/plan.json --nodes {serving}/state/nodes.tsv "
-        f"--out {serving}/checks.json --only kv_events\n"
+        f"--out {serving}/checks-again.json --only kv_events\n"
     )
 
 
-def test_check_as_data(bench: Bench, serving: Path) -> None:
+@pytest.mark.usefixtures("serving")
+def test_check_as_data(bench: Bench) -> None:
     checks_program(bench, 0)
     assert json.loads(bench("check", "demo", "-o", "json").stdout) == CHECKS
 
 
-def test_checks_that_cannot_run(bench: Bench, serving: Path) -> None:
+@pytest.mark.usefixtures("serving")
+def test_checks_that_cannot_run(bench: Bench) -> None:
     checks_program(bench, 2)
     result = bench("check", "demo")
     assert result.exit_code == 1
@@ -216,6 +209,7 @@ def test_checks_that_cannot_run(bench: Bench, serving: Path) -> None:
     assert "some detail" in result.stderr
 
 
+@pytest.mark.usefixtures("serving")
 @pytest.mark.parametrize(
     ("argv", "queue", "code", "said"),
     [
@@ -226,7 +220,7 @@ def test_checks_that_cannot_run(bench: Bench, serving: Path) -> None:
         ([], "", 2, "demo-1 is not running: lost"),
     ],
 )
-def test_check_refuses(bench: Bench, serving: Path, argv: list[str], queue: str, code: int, said: str) -> None:
+def test_check_refuses(bench: Bench, argv: list[str], queue: str, code: int, said: str) -> None:
     bench.answer("queue", queue)
     result = bench("check", "demo", *argv)
     assert result.exit_code == code
@@ -234,13 +228,15 @@ def test_check_refuses(bench: Bench, serving: Path, argv: list[str], queue: str,
     assert not (bench.fake / "srun.argv").exists()
 
 
-def test_check_before_it_serves(bench: Bench, run: Path) -> None:
+@pytest.mark.usefixtures("run")
+def test_check_before_it_serves(bench: Bench) -> None:
     result = bench("check", "demo")
     assert result.exit_code == 2
     assert "demo-1 is not serving yet: starting" in result.stderr
 
 
-def test_check_when_slurm_does_not_answer(bench: Bench, serving: Path) -> None:
+@pytest.mark.usefixtures("serving")
+def test_check_when_slurm_does_not_answer(bench: Bench) -> None:
     bench.answer("squeue.error", "squeue: error: no controller\n")
     result = bench("check", "demo")
     assert result.exit_code == 1
@@ -258,7 +254,8 @@ def test_what_was_never_submitted(bench: Bench, run: Path) -> None:
 # ---------------------------------------------------------------------------------------------------- cancel
 
 
-def test_cancel(bench: Bench, serving: Path) -> None:
+@pytest.mark.usefixtures("serving")
+def test_cancel(bench: Bench) -> None:
     result = bench("cancel", "demo")
     assert result.exit_code == 0
     assert bench.asked("scancel.argv") == "41\n"
@@ -283,7 +280,8 @@ def test_a_job_that_does_not_end(bench: Bench, serving: Path) -> None:
     assert "demo-1 has not ended after 0 s: Slurm reports RUNNING; left: agg-0.1 engine" in result.stderr
 
 
-def test_cancel_what_ended(bench: Bench, serving: Path) -> None:
+@pytest.mark.usefixtures("serving")
+def test_cancel_what_ended(bench: Bench) -> None:
     bench.answer("queue", "41|COMPLETED|n|None\n")
     result = bench("cancel", "demo")
     assert result.exit_code == 0

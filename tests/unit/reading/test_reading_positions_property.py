@@ -6,7 +6,7 @@ import string
 from typing import Any
 
 import yaml
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from srtctl.reading.document import KeyPath, parse_yaml
@@ -53,6 +53,7 @@ def _quoted_by_pyyaml(text: str) -> bool:
     return yaml.safe_dump(text).startswith(("'", '"', "|", ">", "? "))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trees.filter(_all_text_here), st.booleans())
 def test_what_is_dumped_reads_back(data: Any, flow: bool) -> None:
     text = yaml.safe_dump(data, default_flow_style=flow, allow_unicode=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recipe_texts import DISAGGREGATED, HAPPY
 
@@ -56,7 +56,7 @@ values = st.one_of(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.from_regex(r"[a-z][a-z-]{0,6}", fullmatch=True), values, max_size=5))
 def test_whatever_the_arguments_are(args: dict[str, Any]) -> None:
     recipe = Recipe.model_validate(

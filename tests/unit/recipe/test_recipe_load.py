@@ -86,6 +86,14 @@ def test_sidecar_defaults_come_from_dynamo(load, own: str, sidecar: Sidecar | No
     assert recipe.roles["decode"].sidecar is None
 
 
+def test_a_flag_in_the_other_spelling_replaces_the_default_too(load) -> None:
+    text = changed("sidecar_args: {a: 1, b: [x, y]}", "sidecar_args: {log_level: a, x: 1}", DISAGGREGATED)
+    text = changed("    workers: 2\n", "    workers: 2\n    sidecar: {args: {log-level: b}}\n", text)
+    sidecar = good(load(text)).roles["prefill"].sidecar
+    assert sidecar is not None
+    assert sidecar.args == {"x": 1, "log-level": "b"}
+
+
 def test_without_a_default_there_is_no_sidecar(load) -> None:
     assert good(load(changed("    sidecar: true\n", ""))).roles["agg"].sidecar is None
 

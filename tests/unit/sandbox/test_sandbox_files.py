@@ -112,7 +112,7 @@ def test_status_of_nothing(tmp_path: Path) -> None:
         (["up", "--nodes", "0"], 2, "at least 1 node"),
         (["up", "--name", "No"], 2, "not a sandbox name"),
         (["up", "--network", "wifi"], 2, "wifi"),
-        (["up"], 2, "longer than the 107 bytes"),
+        (["up"], 2, "bytes too long"),
         (["status"], 1, "there is no sandbox `default`"),
         (["down"], 0, "there is no sandbox `default`"),
     ],

@@ -73,7 +73,7 @@ def test_what_a_dead_daemon_said_is_kept(layout: Layout) -> None:
         os.waitpid(daemon.pid, 0)
     except SandboxError:
         pass  # so fast that it was gone before it could be recorded
-    assert "no such plugin" in daemons.log_tail("slurmctld", layout)
+    assert "no such plugin" in daemons.ended("slurmctld", layout).detail
     assert daemons.log_tail("munged", layout) == ""
 
 

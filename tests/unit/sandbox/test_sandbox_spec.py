@@ -9,6 +9,7 @@ import pytest
 
 from srtctl.sandbox.errors import SandboxRefusedError
 from srtctl.sandbox.spec import (
+    BRIDGE_PORTS,
     LOOPBACK_BLOCKS,
     SandboxSpec,
     Shape,
@@ -110,7 +111,8 @@ def test_loopback_nodes_have_ports_of_their_own_in_their_block() -> None:
     addresses = [node.address for shape in shapes for node in shape.nodes]
     assert len(set(ports)) == len(ports)
     assert len(set(addresses)) == len(addresses)
-    assert max(ports) < 32768
+    assert not set(ports) & set(BRIDGE_PORTS)
+    assert max(*ports, *BRIDGE_PORTS) < 32768
 
 
 def test_shape_survives_json() -> None:

@@ -81,15 +81,15 @@ def test_only_a_complete_environment_counts(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_failed_installation_leaves_nothing_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock = tmp_path / "stack.lock"
-    lock.write_text("srtctl-no-such-thing==1 --hash=sha256:" + "0" * 64 + "\n")
-    monkeypatch.setattr(stack, "LOCK_FILE", lock)
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nmkdir -p "$3/bin"; echo "ensurepip is not available"; exit 1\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(stack.sys, "executable", str(python))
     monkeypatch.setattr(stack, "SYSTEM_DATA_DIR", tmp_path / "system")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
     said: list[str] = []
-    with pytest.raises(SandboxError, match="pip could not install") as caught:
+    with pytest.raises(SandboxError, match="virtual environment") as caught:
         stack.install(said.append, {"SRTCTL_DATA_DIR": str(tmp_path / "own")})
-    assert "srtctl-no-such-thing" in caught.value.detail
+    assert "ensurepip is not available" in caught.value.detail
     assert [path.suffix for path in (tmp_path / "own" / "stack").iterdir()] == [".lock"]
     assert said[0].startswith("stack environment:")
 

@@ -44,18 +44,17 @@ def free_ports(count: int = 1) -> int:
 class Server:
     """One `python -m sglang.launch_server`: its ports, and what a client does with it."""
 
-    def __init__(self, model: Path, log: Path, flags: list[object], fault: str, group_timeout: float) -> None:
+    def __init__(self, model: Path, log: Path, flags: list[object], environment: dict[str, str]) -> None:
         self.port, self.grpc_port = free_ports(), free_ports()
         self.log_path = log
         ports = ["--port", self.port, "--grpc-port", self.grpc_port]
         argv = ["--model-path", model, "--served-model-name", "tiny", *ports, "--page-size", 4, *flags]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("SRTCTL_")}
-        environment |= {"PYTHONPATH": f"{SOURCE}{os.pathsep}{SOURCE / 'srtctl/sim/modules'}"}
-        environment |= {"SRTCTL_SIM_FAULT": fault, "SRTCTL_SIM_GROUP_TIMEOUT": str(group_timeout)}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("SRTCTL_", "SGLANG_"))}
+        path = f"{SOURCE}{os.pathsep}{SOURCE / 'srtctl/sim/modules'}"
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "sglang.launch_server", *map(str, argv)],
-                env=environment,
+                env={**inherited, "PYTHONPATH": path, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -119,14 +118,22 @@ class Server:
 
     @contextlib.contextmanager
     def stream(
-        self, rank: int | None, tokens: list[int], rid: str = "", max_new_tokens: int | None = 4
+        self,
+        rank: int | None,
+        tokens: list[int],
+        rid: str = "",
+        max_new_tokens: int | None = 4,
+        bootstrap: tuple[str, int, int] | None = None,
     ) -> Iterator[Any]:
-        """The responses of Generate."""
+        """The responses of Generate; `bootstrap` is host, port and room of a disaggregated request."""
         request = MESSAGES["GenerateRequest"](input_ids=tokens, rid=rid)
         if rank is not None:
             request.routed_dp_rank = rank
         if max_new_tokens is not None:
             request.sampling_params.max_new_tokens = max_new_tokens
+        if bootstrap is not None:
+            params = request.disaggregated_params
+            params.bootstrap_host, params.bootstrap_port, params.bootstrap_room = bootstrap
         with self.channel() as channel:
             method = channel.unary_stream(
                 f"/{SERVICE}/Generate",
@@ -172,11 +179,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def launch(model: Path, tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Start servers: `launch("--flag", value, ..., fault="...", group_timeout=seconds)`."""
+    """Start servers: `launch("--flag", value, ..., fault="...", group_timeout=seconds, transfer_timeout=seconds)`."""
     servers: list[Server] = []
 
-    def start(*flags: object, fault: str = "", group_timeout: float = DEADLINE) -> Server:
-        server = Server(model, tmp_path / f"server-{len(servers)}.log", list(flags), fault, group_timeout)
+    def start(
+        *flags: object, fault: str = "", group_timeout: float = DEADLINE, transfer_timeout: object = DEADLINE
+    ) -> Server:
+        timeouts = ("SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT", "SGLANG_DISAGGREGATION_WAITING_TIMEOUT")
+        environment = dict.fromkeys(timeouts, str(transfer_timeout))
+        environment |= {"SRTCTL_SIM_FAULT": fault, "SRTCTL_SIM_GROUP_TIMEOUT": str(group_timeout)}
+        server = Server(model, tmp_path / f"server-{len(servers)}.log", list(flags), environment)
         servers.append(server)
         return server
 

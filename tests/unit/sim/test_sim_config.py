@@ -30,6 +30,7 @@ def test_the_defaults_are_the_real_ones() -> None:
     assert (found.served_model_name, found.topology, found.kv_events) == ("m", Topology(), None)
     assert found.leader
     assert not found.incremental_streaming
+    assert found.follow_bootstrap_room
 
 
 def test_attention_dp_over_two_nodes() -> None:
@@ -42,6 +43,13 @@ def test_attention_dp_over_two_nodes() -> None:
 
 def test_attention_dp_of_one_rank_is_none() -> None:
     assert not config("--enable-dp-attention").topology.dp_attention
+
+
+@pytest.mark.parametrize(
+    ("method", "follow"), [("auto", True), ("follow_bootstrap_room", True), ("round_robin", False), ("x", False)]
+)
+def test_load_balance_method(method: str, follow: bool) -> None:
+    assert config("--load-balance-method", method).follow_bootstrap_room == follow
 
 
 @pytest.mark.parametrize(
@@ -101,3 +109,13 @@ def test_faults_of_the_report() -> None:
     assert (folded["dp_size"], folded["attn_dp_size"]) == (1, 2)
     assert "kv_event_sources" not in info(*TWO_NODES, fault="no_sources", events=ZMQ)
     assert server_info(config("--context-length", "99"), MODEL, Faults())["context_length"] == 99
+
+
+def test_faults_of_the_group() -> None:
+    def address(node: int, fault: str) -> object:
+        return info(*TWO_NODES, "--node-rank", str(node), fault=fault)["dist_init_addr"]
+
+    assert [address(node, "wrong_group") for node in (0, 1)] == ["10.0.0.1:5001", "10.0.0.1:5002"]
+    assert [address(node, "same_group") for node in (0, 1)] == ["127.0.0.1:5000"] * 2
+    assert info(fault="wrong_group")["dist_init_addr"] is None
+    assert info(fault="same_group")["dist_init_addr"] == "127.0.0.1:5000"

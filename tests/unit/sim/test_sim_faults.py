@@ -26,6 +26,10 @@ from srtctl.sim.faults import ALL_RANKS, FAULTS, ExitAfter, FaultError, Faults, 
         ("exit_at_start=0", 0, Faults(exit_at_start=0)),
         ("bad_rank,no_sources,wrong_topic", 0, Faults(bad_rank=True, no_sources=True, wrong_topic=True)),
         ("error_500=1", 0, Faults(error_500=1)),
+        ("wrong_port,block_size=8,no_rank", 0, Faults(wrong_port=True, block_size=8, no_rank=True)),
+        ("wrong_group@1,same_group@0", 1, Faults(wrong_group=True)),
+        ("dead_engine,zero_tokens", 0, Faults(dead_engine=True, zero_tokens=True)),
+        ("ordinary_dp_bootstrap", 0, Faults(ordinary_dp_bootstrap=True)),
     ],
 )
 def test_what_is_asked_for(text: str, node_rank: int, expected: Faults) -> None:
@@ -44,6 +48,7 @@ def test_what_is_asked_for(text: str, node_rank: int, expected: Faults) -> None:
         ("start_delay=-1", "start_delay: cannot use '-1'; write start_delay=SECONDS"),
         ("start_delay=inf", "start_delay: cannot use 'inf'"),
         ("exit_after=1:x", "exit_after: cannot use '1:x'"),
+        ("block_size=0", "block_size: cannot use '0'; write block_size=N"),
         ("never_ready@x", "after @ comes a node rank"),
         ("never_ready,never_ready@0", "never_ready is given twice for node rank 0"),
     ],

@@ -164,3 +164,31 @@ def test_a_latecomer_does_not_disturb_the_group(launch: Launch, ports: Any) -> N
     assert late.ended() == 1
     assert "has formed already; node_rank 1 is taken" in late.last_line
     assert servers[0].generate(1, PROMPT)[1]["completion_tokens"] == 4
+
+
+def test_a_request_flows_through_all_pipeline_stages(launch: Launch, ports: Any) -> None:
+    events = {"publisher": "zmq", "topic": "", "endpoint": f"tcp://*:{ports(2)}"}
+    dist = ports()
+    flags = ("--pp-size", 2, "--kv-events-config", json.dumps(events))
+    servers = [launch(*node(rank, dist, nnodes=4), *flags) for rank in range(4)]
+    for server in servers:
+        server.ready()
+    sources = [[source["dp_rank"] for source in server.info()["kv_event_sources"]] for server in servers]
+    assert sources == [[0], [1], [], []]
+    for rank in (0, 1):
+        assert servers[0].generate(rank, PROMPT, rid=f"rid-{rank}")[1]["cached_tokens"] == 0
+        assert servers[0].generate(rank, PROMPT)[1]["cached_tokens"] == 16
+        assert f"Prefill: rid=rid-{rank} dp_rank={rank} " in servers[0].log
+    passed = [[rank for rank in (0, 1) if f"Forward: rid=rid-{rank} dp_rank={rank}" in s.log] for s in servers]
+    assert passed == [[], [], [0], [1]]
+
+
+def test_pipeline_stages_without_dp(launch: Launch, ports: Any) -> None:
+    dist = ports()
+    sizes = ("--tp-size", 2, "--pp-size", 2, "--nnodes", 2, "--dist-init-addr", f"127.0.0.1:{dist}")
+    events = {"publisher": "zmq", "topic": "", "endpoint": f"tcp://*:{ports()}"}
+    flags = ("--kv-events-config", json.dumps(events))
+    leader, last = [launch(*sizes, "--node-rank", rank, *flags) for rank in (0, 1)]
+    assert [len(server.ready().info()["kv_event_sources"]) for server in (leader, last)] == [1, 0]
+    assert len(leader.generate(0, PROMPT, rid="x")[0]) == 4
+    assert "Forward: rid=x dp_rank=0" in last.log

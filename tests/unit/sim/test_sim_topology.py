@@ -38,6 +38,24 @@ def test_ranks_and_publisher_ports_of_each_node(topology: Topology, owners: dict
         assert all(topology.node_of(rank) == node for rank in ranks)
 
 
+@pytest.mark.parametrize(
+    ("topology", "nodes"),
+    [
+        (Topology(dp=2), {0: (0,), 1: (0,)}),
+        (Topology(nnodes=2, tp=8), {0: (0, 1)}),
+        (Topology(nnodes=2, tp=4, pp=2), {0: (0, 1)}),
+        (Topology(nnodes=2, tp=2, dp=2, dp_attention=True), {0: (0,), 1: (1,)}),
+        (Topology(nnodes=4, tp=8, dp=2, dp_attention=True), {0: (0, 1), 1: (2, 3)}),
+        (Topology(nnodes=4, tp=8, dp=2, pp=2, dp_attention=True), {0: (0, 2), 1: (1, 3)}),
+        (Topology(nnodes=2, tp=4, dp=2, pp=4, dp_attention=True), {0: (0, 1), 1: (0, 1)}),
+    ],
+    ids=str,
+)
+def test_nodes_that_compute_for_a_rank(topology: Topology, nodes: dict[int, tuple[int, ...]]) -> None:
+    topology.check()
+    assert {rank: topology.nodes_of(rank) for rank in range(topology.dp)} == nodes
+
+
 @given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.booleans())
 def test_every_rank_lives_on_exactly_one_node(nnodes: int, width: int, dp: int, pp: int, dp_attention: bool) -> None:
     tp = width * dp * nnodes * max(nnodes // pp, 1)
@@ -46,6 +64,7 @@ def test_every_rank_lives_on_exactly_one_node(nnodes: int, width: int, dp: int, 
         topology.check()
         owned = [rank for node in range(nnodes) for rank in topology.ranks_on(node)]
         assert owned == list(range(dp))
+        assert [topology.nodes_of(rank)[0] for rank in owned] == [topology.node_of(rank) for rank in owned]
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ class Config:
     incremental_streaming: bool
     disaggregation_mode: str
     bootstrap_port: int
+    follow_bootstrap_room: bool
     kv_events: KvEvents | None
     log_level: str
 
@@ -115,6 +116,8 @@ def read_config(argv: Sequence[str]) -> Config:
         incremental_streaming=args.incremental_streaming_output,
         disaggregation_mode=args.disaggregation_mode or "null",
         bootstrap_port=_or(args.disaggregation_bootstrap_port, DEFAULT_BOOTSTRAP_PORT),
+        # What "auto", the default, means for prefill; the room then decides the DP rank
+        follow_bootstrap_room=(args.load_balance_method or "auto") in ("auto", "follow_bootstrap_room"),
         kv_events=_kv_events(args.kv_events_config) if args.kv_events_config else None,
         log_level=(args.log_level or "info").upper(),
     )

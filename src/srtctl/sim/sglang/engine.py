@@ -5,63 +5,48 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 from srtctl.sim.faults import Faults
 from srtctl.sim.model import Model, ModelError
 from srtctl.sim.sglang.channel import Message
 from srtctl.sim.sglang.config import Config
+from srtctl.sim.sglang.disaggregation import Leg, Role
 from srtctl.sim.sglang.group import Group
 from srtctl.sim.sglang.ranks import Rank
+from srtctl.sim.sglang.rendezvous import GroupError
+from srtctl.sim.sglang.request import (
+    Abort,
+    AbortedError,
+    Chunk,
+    InternalError,
+    Request,
+    RequestError,
+    TransferError,
+    UnavailableError,
+)
 
 log = logging.getLogger("sglang")
 
 DEFAULT_NEW_TOKENS = 16
 TOKEN_SECONDS = 0.002  # long enough to abort a request while it runs, short enough for tests
+ABORTED = Abort("Aborted by AbortRequest.")
 _TEXT = "abcdefghijklmnopqrstuvwxyz"
-
-
-class RequestError(Exception):
-    """The request cannot be served: the client's fault."""
-
-
-class InternalError(Exception):
-    """The request failed inside the engine."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request as the engine sees it. Without `dp_rank` the engine takes the ranks in turn."""
-
-    rid: str
-    tokens: tuple[int, ...]
-    dp_rank: int | None = None
-    max_new_tokens: int | None = None
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Newly generated tokens, and what is known about the request so far. `aborted` only on a last chunk."""
-
-    tokens: tuple[int, ...]
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    finished: bool = False
-    aborted: bool = False
 
 
 class Engine:
     """Executes requests; one per leader process. Thread-safe."""
 
-    def __init__(self, config: Config, model: Model, ranks: dict[int, Rank], faults: Faults, group: Group) -> None:
+    def __init__(
+        self, config: Config, model: Model, ranks: dict[int, Rank], faults: Faults, group: Group, role: Role
+    ) -> None:
         """Raises ModelError when the model's vocabulary lacks a character that is generated."""
         self.context_length = config.context_length or model.context_length
         self._config = config
         self._ranks = ranks
         self._faults = faults
         self._group = group
+        self._role = role
         self._next_rank = itertools.cycle(range(config.topology.dp))
         self._running: dict[str, threading.Event] = {}
         self._text = {rank: _token_ids(f"r{rank}", model) for rank in range(config.topology.dp)}
@@ -70,18 +55,22 @@ class Engine:
     def generate(self, request: Request) -> Iterator[Chunk]:
         """Prefill, then the generated tokens in chunks of `--stream-interval`. The text names the rank: `r1abc...`.
 
-        Raises RequestError, InternalError, or GroupError when the rank's node is gone.
+        Raises RequestError, InternalError, UnavailableError, or GroupError when a node that computes for the rank is
+        gone. A failed transfer of the KV cache ends in a chunk with an abort, as SGLang does it.
         """
-        dp_rank = self._dp_rank(request)
-        length = self._new_tokens(request)
+        if self._faults.dead_engine:
+            raise UnavailableError("simulated fault: dead_engine")
         stop = self._running[request.rid] = threading.Event()
         try:
-            cached = self._prefill(dp_rank, request.tokens)
-            log.info(
-                "Prefill: rid=%s dp_rank=%d prompt_tokens=%d cached_tokens=%d max_new_tokens=%d",
-                *(request.rid, dp_rank, len(request.tokens), cached, length),
-            )
-            yield from self._decode(dp_rank, length, stop, len(request.tokens), cached)
+            yield from self._run(request, stop)
+        except AbortedError:
+            yield Chunk((), len(request.tokens), 0, 0, finished=True, abort=ABORTED)
+        except TransferError as error:
+            self._failed(request, error)
+            yield Chunk((), len(request.tokens), 0, 0, finished=True, abort=Abort(str(error), 500))
+        except (RequestError, InternalError, GroupError) as error:
+            self._failed(request, error)
+            raise
         finally:
             self._running.pop(request.rid, None)
 
@@ -94,15 +83,31 @@ class Engine:
     def flush(self) -> None:
         """Empty the cache of every rank on every node."""
         for dp_rank in range(self._config.topology.dp):
-            self._on_rank(dp_rank, {"do": "flush"})
+            self._on_node(self._config.topology.node_of(dp_rank), {"do": "flush", "dp_rank": dp_rank})
+
+    def _run(self, request: Request, stop: threading.Event) -> Iterator[Chunk]:
+        dp_rank = self._dp_rank(request)
+        length = self._new_tokens(request)
+        leg = Leg(request, dp_rank, stop)
+        handed = self._role.before(leg)
+        cached = self._prefill(request, dp_rank)
+        facts = {"rid": request.rid, "dp_rank": dp_rank, "prompt_tokens": len(request.tokens)}
+        facts |= {"cached_tokens": cached, "max_new_tokens": length, **handed}
+        log.info("%s: %s", self._role.leg, " ".join(f"{name}={value}" for name, value in facts.items()))
+        self._role.after(leg)
+        yield from self._decode(dp_rank, length, stop, len(request.tokens), cached)
+
+    def _failed(self, request: Request, error: Exception) -> None:
+        log.error("Failed: rid=%s %s", request.rid, error)
+        self._role.failed(request, str(error))
 
     def _dp_rank(self, request: Request) -> int:
         dp = self._config.topology.dp
-        dp_rank = next(self._next_rank) if request.dp_rank is None else request.dp_rank
+        implied = self._role.dp_rank(request)
+        dp_rank = next(self._next_rank) if implied is None else implied
         if not 0 <= dp_rank < dp:
             raise RequestError(f"routed_dp_rank={dp_rank} is outside [0, {dp})")
         if dp_rank == self._faults.error_500:
-            log.error("Failed: rid=%s dp_rank=%d", request.rid, dp_rank)
             raise InternalError(f"simulated fault: error_500={dp_rank}")
         return dp_rank
 
@@ -113,15 +118,21 @@ class Engine:
                 f"Input length ({len(request.tokens)} tokens) exceeds the maximum allowed length "
                 f"({self.context_length - 1} tokens)"
             )
+        if self._faults.zero_tokens:
+            return 0
         wanted = DEFAULT_NEW_TOKENS if request.max_new_tokens is None else request.max_new_tokens
         return min(wanted, room)
 
-    def _prefill(self, dp_rank: int, tokens: Sequence[int]) -> int:
-        return int(self._on_rank(dp_rank, {"do": "prefill", "tokens": list(tokens)})["cached_tokens"])
+    def _prefill(self, request: Request, dp_rank: int) -> int:
+        """Run the prompt through all nodes of the rank, stage by stage; returns how many tokens were cached."""
+        home, *others = self._config.topology.nodes_of(dp_rank)
+        prefill = {"do": "prefill", "dp_rank": dp_rank, "tokens": list(request.tokens)}
+        cached = int(self._on_node(home, prefill)["cached_tokens"])
+        for node in others:
+            self._on_node(node, {"do": "forward", "dp_rank": dp_rank, "rid": request.rid})
+        return cached
 
-    def _on_rank(self, dp_rank: int, request: Message) -> Message:
-        node = self._config.topology.node_of(dp_rank)
-        request = {"dp_rank": dp_rank, **request}
+    def _on_node(self, node: int, request: Message) -> Message:
         return handler(self._ranks)(request) if node == 0 else self._group.call(node, request)
 
     def _decode(
@@ -134,20 +145,23 @@ class Engine:
             done += len(tokens)
             aborted = stop.wait(TOKEN_SECONDS * len(tokens))
             finished = aborted or done >= length
-            yield Chunk(tokens, prompt_tokens, cached, done, finished, aborted)
+            yield Chunk(tokens, prompt_tokens, cached, done, finished, ABORTED if aborted else None)
             if finished:
                 return
 
 
 def handler(ranks: dict[int, Rank]) -> Callable[[Message], Message]:
-    """What a node does for the leader on the ranks that live there: a function from request to answer."""
+    """What a node does for the leader: a function from request to answer."""
 
     def handle(request: Message) -> Message:
-        rank = ranks[request["dp_rank"]]
-        if request["do"] == "flush":
-            rank.flush()
+        dp_rank = request["dp_rank"]
+        if request["do"] == "forward":
+            log.info("Forward: rid=%s dp_rank=%d", request["rid"], dp_rank)
             return {}
-        return {"cached_tokens": rank.prefill(request["tokens"])}
+        if request["do"] == "flush":
+            ranks[dp_rank].flush()
+            return {}
+        return {"cached_tokens": ranks[dp_rank].prefill(request["tokens"])}
 
     return handle
 

@@ -11,9 +11,10 @@ from typing import Any
 import grpc
 
 from srtctl.sim.protobuf import build, service
-from srtctl.sim.sglang.config import Config
-from srtctl.sim.sglang.engine import Chunk, Engine, InternalError, Request, RequestError
+from srtctl.sim.sglang.config import Address, Config
+from srtctl.sim.sglang.engine import Engine
 from srtctl.sim.sglang.rendezvous import GroupError
+from srtctl.sim.sglang.request import Bootstrap, Chunk, InternalError, Request, RequestError, UnavailableError
 
 SERVICE = "sglang.runtime.v1.SglangService"
 WORKERS = 64
@@ -48,6 +49,12 @@ MESSAGES = build(
         "AbortResponse": ("1 bool success",),
     },
 )
+STATUS = {
+    RequestError: grpc.StatusCode.INVALID_ARGUMENT,
+    UnavailableError: grpc.StatusCode.UNAVAILABLE,
+    GroupError: grpc.StatusCode.UNAVAILABLE,
+    InternalError: grpc.StatusCode.INTERNAL,
+}
 
 
 class GrpcServer:
@@ -100,12 +107,8 @@ def _leader_methods(
         try:
             for chunk in engine.generate(request):
                 yield _response(request, chunk)
-        except RequestError as error:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except GroupError as error:
-            context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
-        except InternalError as error:
-            context.abort(grpc.StatusCode.INTERNAL, str(error))
+        except tuple(STATUS) as error:
+            context.abort(next(code for kind, code in STATUS.items() if isinstance(error, kind)), str(error))
 
     def abort(message: Any, _: grpc.ServicerContext) -> Any:
         engine.abort(message.rid, everything=message.abort_all)
@@ -129,7 +132,12 @@ def _request(message: Any) -> Request:
         tokens=tuple(message.input_ids),
         dp_rank=message.routed_dp_rank if message.HasField("routed_dp_rank") else None,
         max_new_tokens=sampling.max_new_tokens if sampling.HasField("max_new_tokens") else None,
+        bootstrap=_bootstrap(message.disaggregated_params) if message.HasField("disaggregated_params") else None,
     )
+
+
+def _bootstrap(params: Any) -> Bootstrap:
+    return Bootstrap(Address(params.bootstrap_host, params.bootstrap_port), params.bootstrap_room)
 
 
 def _response(request: Request, chunk: Chunk) -> Any:
@@ -140,13 +148,9 @@ def _response(request: Request, chunk: Chunk) -> Any:
         "cached_tokens": chunk.cached_tokens,
         "completion_tokens": chunk.completion_tokens,
     }
-    if chunk.aborted:
-        meta["finish_reason"] = {
-            "type": "abort",
-            "message": "Aborted by AbortRequest.",
-            "status_code": None,
-            "err_type": None,
-        }
+    if chunk.abort:
+        reason = {"type": "abort", "message": chunk.abort.message, "status_code": chunk.abort.status_code}
+        meta["finish_reason"] = {**reason, "err_type": None}
     elif chunk.finished:
         meta["finish_reason"] = {"type": "length", "length": chunk.completion_tokens}
     return MESSAGES["GenerateResponse"](

@@ -28,7 +28,7 @@ class HttpServer:
 
         Raises OSError, naming the address, when it cannot be bound.
         """
-        self._server = _bind(config.host, config.port, _handler(routes, healthy))
+        self._server = bind(config.host, config.port, _handler(routes, healthy))
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="http", daemon=True
         )
@@ -76,7 +76,8 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         socketserver.TCPServer.server_bind(self)  # HTTPServer's own asks DNS for the host's name
 
 
-def _bind(host: str, port: int, handler: type[http.server.BaseHTTPRequestHandler]) -> _Server:
+def bind(host: str, port: int, handler: type[http.server.BaseHTTPRequestHandler]) -> socketserver.BaseServer:
+    """A bound server that runs each request in a thread. Raises OSError, naming the address."""
     try:
         return _Server((host, port), handler)
     except OSError as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from srtctl.sim.faults import Faults
+from srtctl.sim.faults import SAME_GROUP, Faults
 from srtctl.sim.model import Model
 from srtctl.sim.sglang.config import Config
 
@@ -23,7 +24,7 @@ def server_info(config: Config, model: Model, faults: Faults) -> dict[str, Any]:
         "host": config.host,
         "port": config.port,
         "grpc_port": config.grpc_port,
-        "dist_init_addr": str(config.dist_init) if config.dist_init else None,
+        "dist_init_addr": _dist_init(config, faults),
         "nnodes": topology.nnodes,
         "node_rank": config.node_rank,
         "tp_size": topology.tp,
@@ -68,6 +69,15 @@ def server_info(config: Config, model: Model, faults: Faults) -> dict[str, Any]:
     if faults.no_sources:
         del info["kv_event_sources"]
     return info
+
+
+def _dist_init(config: Config, faults: Faults) -> str | None:
+    if faults.same_group:
+        return SAME_GROUP
+    address = config.dist_init
+    if address and faults.wrong_group:
+        address = dataclasses.replace(address, port=address.port + 1 + config.node_rank)
+    return str(address) if address else None
 
 
 def model_info(model: Model) -> dict[str, Any]:

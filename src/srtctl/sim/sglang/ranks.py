@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Sequence
 
 import zmq
 
-from srtctl.sim.faults import Faults
+from srtctl.sim.faults import WRONG_PORT_OFFSET, Faults
 from srtctl.sim.kv_cache import PrefixCache
 from srtctl.sim.publisher import KvPublisher
-from srtctl.sim.sglang.config import Config
+from srtctl.sim.sglang.config import Config, KvEvents
 
 
 class Rank:
@@ -46,11 +47,14 @@ class Rank:
 
 def open_ranks(config: Config, faults: Faults) -> dict[int, Rank]:
     """The ranks that live on `config`'s node, by global rank, publishers bound. Raises OSError naming the address."""
-    capacity = config.max_total_tokens if config.prefix_cache else 0
+    # As in SGLang a decode engine shares no prefixes, unless somebody wants to hear of them
+    shares = config.prefix_cache and (config.disaggregation_mode != "decode" or config.kv_events is not None)
+    capacity = config.max_total_tokens if shares else 0
+    block_size = faults.block_size or config.page_size
     ranks: dict[int, Rank] = {}
     try:
         for dp_rank in config.local_ranks:
-            ranks[dp_rank] = Rank(PrefixCache(config.page_size, capacity), _publisher(config, faults, dp_rank))
+            ranks[dp_rank] = Rank(PrefixCache(block_size, capacity), _publisher(config, faults, dp_rank))
     except BaseException:
         for rank in ranks.values():
             rank.close()
@@ -61,9 +65,17 @@ def open_ranks(config: Config, faults: Faults) -> dict[int, Rank]:
 def _publisher(config: Config, faults: Faults, dp_rank: int) -> KvPublisher | None:
     if config.kv_events is None or faults.silences(dp_rank):
         return None
-    endpoint = config.kv_events.endpoint(dp_rank)
-    topic = f"not-{config.kv_events.topic}" if faults.wrong_topic else config.kv_events.topic
+    events = _faulty(config.kv_events, faults)
+    endpoint = events.endpoint(dp_rank)
+    told = None if faults.no_rank else dp_rank + faults.bad_rank
     try:
-        return KvPublisher(endpoint, topic, dp_rank + 1 if faults.bad_rank else dp_rank)
+        return KvPublisher(endpoint, events.topic, told)
     except zmq.ZMQError as error:
         raise OSError(error.errno, f"{error.strerror} (KV event publisher of DP rank {dp_rank}, {endpoint})") from None
+
+
+def _faulty(events: KvEvents, faults: Faults) -> KvEvents:
+    """Where the events really go; server info always tells what was asked for."""
+    if faults.wrong_topic:
+        events = dataclasses.replace(events, topic=f"not-{events.topic}")
+    return dataclasses.replace(events, port=events.port + WRONG_PORT_OFFSET) if faults.wrong_port else events

@@ -15,6 +15,7 @@ from typing import NoReturn
 from srtctl.sim.faults import Faults
 from srtctl.sim.model import read_model
 from srtctl.sim.sglang.config import Config
+from srtctl.sim.sglang.disaggregation import Role, open_role
 from srtctl.sim.sglang.engine import Engine, handler
 from srtctl.sim.sglang.group import form
 from srtctl.sim.sglang.grpc_server import GrpcServer
@@ -45,9 +46,11 @@ def serve(config: Config, faults: Faults) -> NoReturn:
     model = read_model(config.model_path)
     ends: queue.SimpleQueue[Exception] = queue.SimpleQueue()
     ranks: dict[int, Rank] = {}
-    ready = threading.Event()
+    loaded, ready = threading.Event(), threading.Event()
     with contextlib.ExitStack() as stack:
         stack.enter_context(_nccl_ports(config))
+        role = open_role(config, faults, loaded.is_set) if config.leader else Role()
+        stack.callback(role.close)
         log.info("Init torch distributed begin.")
         group = form(config, _group_timeout(config), handler(ranks), ends.put)
         stack.callback(group.close)
@@ -58,8 +61,9 @@ def serve(config: Config, faults: Faults) -> NoReturn:
         for rank in ranks.values():
             stack.callback(rank.close)
         group.barrier()
+        loaded.set()
         log.info("Load weight end. DP ranks on this node: %s", list(ranks))
-        engine = Engine(config, model, ranks, faults, group) if config.leader else None
+        engine = Engine(config, model, ranks, faults, group, role) if config.leader else None
         info, about = server_info(config, model, faults), model_info(model)
         table = routes(config, info, about, engine.flush if engine else None)
         stack.callback(HttpServer(config, table, ready.is_set).close)

@@ -61,6 +61,16 @@ class Topology:
         width = self.tp // self.dp
         return tuple(rank for rank in range(self.dp) if first <= rank * width < first + local)
 
+    def nodes_of(self, dp_rank: int) -> tuple[int, ...]:
+        """All nodes that compute for a DP rank, in all pipeline stages; the one on which it lives comes first."""
+        if not self.dp_attention:
+            return tuple(range(self.nnodes))
+        local = self.tp // self.stage_nodes
+        width = self.tp // self.dp
+        first, last = dp_rank * width // local, ((dp_rank + 1) * width - 1) // local
+        stages = range(0, self.nnodes, self.stage_nodes)
+        return tuple(stage + node for stage in stages for node in range(first, last + 1))
+
     def node_of(self, dp_rank: int) -> int:
         """The node on which a DP rank lives."""
         return next(node for node in range(self.nnodes) if dp_rank in self.ranks_on(node))
