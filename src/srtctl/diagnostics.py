@@ -27,8 +27,24 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Related:
+    """Another place that a finding is about: what stands there, its dotted path, and where."""
+
+    message: str
+    path: str = ""
+    span: Span | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON-ready data; absent parts are left out."""
+        return {"message": self.message} | ({"path": self.path} if self.path else {}) | _place(self.span)
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding. `code` is stable (`recipe/unknown-key`), `path` dotted (`roles.agg`), `hint` says what helps."""
+    """One finding. `code` is stable (`recipe/unknown-key`), `path` dotted (`roles.agg`), `hint` says what helps.
+
+    `related` names the other places where two together are wrong.
+    """
 
     code: str
     message: str
@@ -36,17 +52,31 @@ class Diagnostic:
     span: Span | None = None
     hint: str = ""
     severity: Severity = "error"
+    related: tuple[Related, ...] = ()
+
+    def same_places(self, other: Diagnostic) -> bool:
+        """Whether both say the same kind of thing about the same recipe paths, whatever they name besides."""
+        mine, others = ([d.path, *(r.path for r in d.related)] for d in (self, other))
+        return bool(self.path) and self.code == other.code and mine == others
 
     def as_dict(self) -> dict[str, Any]:
         """The same finding as JSON-ready data; absent parts are left out, so output stays short and stable."""
         out: dict[str, Any] = {"code": self.code, "severity": self.severity, "message": self.message}
         if self.path:
             out["path"] = self.path
-        if self.span:
-            out |= {"file": self.span.file, "line": self.span.line, "column": self.span.column}
+        out |= _place(self.span)
         if self.hint:
             out["hint"] = self.hint
+        if self.related:
+            out["related"] = [other.as_dict() for other in self.related]
         return out
+
+
+def _place(span: Span | None) -> dict[str, Any]:
+    if span is None:
+        return {}
+    end = {"end_column": span.end_column} if span.end_column else {}
+    return {"file": span.file, "line": span.line, "column": span.column} | end
 
 
 class DiagnosticError(Exception):

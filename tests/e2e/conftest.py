@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -105,7 +107,7 @@ def sandbox(stack_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """Four nodes of two GPUs, in network namespaces; one sandbox for all tests of a session."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
-    data = tmp_path_factory.mktemp("data")
+    data = Path(tempfile.mkdtemp(prefix="srtctl-e2e-", dir="/tmp"))  # short: Slurm keeps unix sockets below it
     name = f"e2e{os.getpid()}"
     env = {
         "PATH": os.environ["PATH"],
@@ -121,3 +123,4 @@ def sandbox(stack_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield Sandbox(cli, data / "sandbox" / name)
     finally:
         cli("sandbox", "down", code=None)
+        shutil.rmtree(data, ignore_errors=True)

@@ -74,6 +74,7 @@ class Stack:
             "DYN_LOG": "info",
             "DYN_SDK_DISABLE_ANSI_LOGGING": "1",
             "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "0",
+            "DYN_PREFILL_DRAIN_TIMEOUT_S": "0",  # Dynamo cannot see whether SGLang is quiescent: it waits 25 s
             "HF_HUB_OFFLINE": "1",
             "NO_PROXY": "*",
             "no_proxy": "*",

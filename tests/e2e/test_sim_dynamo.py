@@ -139,9 +139,10 @@ def test_ordinary_dp_prefill_fails_the_first_request_to_rank_1(stack: Stack) -> 
     pin = {"prefill_worker_id": workers["prefill"], "decode_worker_id": workers["decode"], "dp_rank": 0}
     stack.until("rank 0 answers", lambda: stack.ask("hello", **pin, prefill_dp_rank=0)[0] == 200)
     status, answer = stack.ask("hello", **pin, prefill_dp_rank=1)
-    print(answer)
-    assert status == 500
-    assert "dispatched to dp_rank 0 but bootstrap_room" in stack.log("prefill-0")
+    assert status == 500, answer
+    conflict = "dispatched to dp_rank 0 but bootstrap_room"
+    assert conflict in stack.last_line("prefill-0")
+    stack.until("the decode leg tells too", lambda: conflict in stack.last_line("decode-0"))
 
 
 def test_an_engine_that_reports_dp_size_1_makes_the_follower_sidecar_exit(stack: Stack) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from srtctl.diagnostics import Diagnostic
-from srtctl.recipe.model import Recipe, Role
+from srtctl.diagnostics import Diagnostic, nearest
+from srtctl.recipe.model import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,12 @@ class PortNeed:
 
 @dataclass(frozen=True, slots=True)
 class ProcessShape:
-    """What one process of a worker is, before ports are known."""
+    """What one process of a worker is, before ports are known. `registers`: with Dynamo, by itself, without a sidecar."""
 
     ports: tuple[PortNeed, ...]
     publisher_ranks: tuple[int, ...] = ()
     sidecar: bool = False
+    registers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,12 @@ class ProcessContext:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An argv (what all processes of the worker share comes first) and the environment the engine needs."""
+    """An argv (what all processes of the worker share comes first), the environment the engine needs, and the port that
+    answers when the process is up (None: nothing answers)."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    ready_port: int
+    ready_port: int | None
 
 
 class Backend(Protocol):
@@ -83,11 +85,15 @@ class Backend(Protocol):
 
     name: str
 
-    def check(self, role_name: str, role: Role, gpus: int) -> list[Diagnostic]:
+    def check_recipe(self, recipe: Recipe) -> list[Diagnostic]:
+        """Faults that no single role shows: knobs nobody knows, roles that contradict each other; paths as in `check`."""
+        ...
+
+    def check(self, recipe: Recipe, role_name: str, gpus: int) -> list[Diagnostic]:
         """Faults in the role's own arguments, for workers of `gpus` GPUs each; paths are dotted recipe paths, spans are not set."""
         ...
 
-    def shape(self, role_name: str, role: Role, layout: Layout) -> tuple[WorkerShape | None, list[Diagnostic]]:
+    def shape(self, recipe: Recipe, role_name: str, layout: Layout) -> tuple[WorkerShape | None, list[Diagnostic]]:
         """DP size, port needs, publishers and sidecars of a worker laid out so; None with the reasons when it cannot run."""
         ...
 
@@ -98,6 +104,15 @@ class Backend(Protocol):
     def command(self, recipe: Recipe, role_name: str, shape: WorkerShape, context: ProcessContext) -> Command:
         """The command of one process."""
         ...
+
+
+def check_knobs(recipe: Recipe, known: Sequence[str]) -> Iterator[Diagnostic]:
+    """A finding for each setting beside `engine.type` that is not among `known`, those of the engine."""
+    for name in recipe.engine.knobs:
+        near = nearest(name, ("type", *known))
+        hint = f"did you mean `{near}`?" if near else "engine flags go into `roles.<role>.args`"
+        message = f"`engine.{name}` is not a known key: {recipe.engine.type} has no such setting"
+        yield Diagnostic("recipe/unknown-key", message, f"engine.{name}", hint=hint)
 
 
 def flags(arguments: Sequence[tuple[str, str | None]]) -> tuple[str, ...]:

@@ -78,12 +78,11 @@ def _write_bundle(loaded: Loaded, directory: Path) -> None:
     """Fill the run directory, or leave none behind. Exits 2 when the plan cannot be rendered."""
     from srtctl.cli.diagnostics import print_diagnostics
     from srtctl.diagnostics import DiagnosticError
-    from srtctl.recipe.dump import dump_resolved
     from srtctl.render.bundle import write_bundle
     from srtctl.runs.layout import RunDir
 
     try:
-        write_bundle(loaded.plan, directory, dump_resolved(loaded.recipe))
+        write_bundle(loaded.plan, directory, loaded.recipe_yaml)
         RunDir(directory).prepare()
     except DiagnosticError as error:
         shutil.rmtree(directory)

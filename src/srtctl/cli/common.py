@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,10 +12,18 @@ import typer
 
 if TYPE_CHECKING:
     from srtctl.cluster.load import LoadedCluster
+    from srtctl.diagnostics import Diagnostic
     from srtctl.plan.model import Plan
     from srtctl.recipe.model import Recipe
 
-RecipeArgument = Annotated[Path, typer.Argument(help="The recipe, a YAML file.", metavar="RECIPE", show_default=False)]
+RecipeArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="The recipe, a YAML file; or a plan saved with `srtctl plan RECIPE -o json`, which is taken as it stands.",
+        metavar="RECIPE",
+        show_default=False,
+    ),
+]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
@@ -33,14 +43,38 @@ AllowUnsupportedOption = Annotated[
 USAGE_ERROR = 2
 
 
+class DiagnosticFormat(StrEnum):
+    """Values of --format; `github` is annotations of a GitHub workflow."""
+
+    text = "text"
+    json = "json"
+    github = "github"
+
+
+FormatOption = Annotated[
+    DiagnosticFormat, typer.Option("--format", help="How to print what is wrong; `github` annotates a workflow.")
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A recipe that can run, on a cluster profile."""
+    """A recipe that can run, on a cluster profile. `recipe` is None for a saved plan."""
 
     plan: Plan
     cluster: LoadedCluster
-    recipe: Recipe
+    recipe: Recipe | None
     recipe_path: Path
+
+    @property
+    def recipe_yaml(self) -> str:
+        """What a bundle keeps as recipe.yaml."""
+        if self.recipe is None:
+            from srtctl.cli.saved import NO_RECIPE
+
+            return NO_RECIPE
+        from srtctl.recipe.dump import dump_resolved
+
+        return dump_resolved(self.recipe)
 
 
 def load_plan(
@@ -51,26 +85,51 @@ def load_plan(
     allow_unsupported: bool = False,
     *,
     quiet: bool = False,
+    fmt: DiagnosticFormat = DiagnosticFormat.text,
+    report: Callable[[list[Diagnostic]], None] | None = None,
 ) -> Loaded:
-    """The plan of `recipe`; diagnostics go to stderr (`quiet` leaves warnings out). Exits 2 when there is an error."""
+    """The plan of `recipe`, or the one saved there; diagnostics go to stderr as `fmt` (`quiet` leaves warnings out).
+
+    Of the cluster profile a saved plan takes nothing: all that the profile decided is in it. Exits 2 when there is an
+    error; `report` is called with the diagnostics first.
+    """
     import os
 
-    from srtctl.cli.diagnostics import print_diagnostics
+    from srtctl.cli.diagnostics import in_order, print_diagnostics
+    from srtctl.cli.saved import refuse_changes, saved_text
     from srtctl.cluster.load import find_profile, load_cluster
-    from srtctl.diagnostics import DiagnosticError
-    from srtctl.plan.build import build_plan
-    from srtctl.recipe.load import load_recipe
 
-    try:
-        profile = load_cluster(find_profile(cluster, Path.cwd(), os.environ))
-    except DiagnosticError as error:
-        print_diagnostics(error.diagnostics)
-        raise typer.Exit(USAGE_ERROR) from None
-    loaded = load_recipe(recipe, overrides=sets or (), unset=unset or (), allow_unsupported=allow_unsupported)
-    result = build_plan(loaded, profile)
-    shown = [d for d in result.diagnostics if not (quiet and d.severity == "warning")]
+    profile = load_cluster(find_profile(cluster, Path.cwd(), os.environ))
+    planned: Recipe | None = None
+    if (saved := saved_text(recipe)) is not None:
+        refuse_changes(recipe, {"--set": sets, "--unset": unset, "--allow-unsupported": allow_unsupported})
+        plan, found = _read_saved(saved, str(recipe), profile)
+    else:
+        from srtctl.plan.build import build_plan
+        from srtctl.recipe.load import load_recipe
+
+        loaded = load_recipe(recipe, overrides=sets or (), unset=unset or (), allow_unsupported=allow_unsupported)
+        result = build_plan(loaded, profile)
+        plan, found, planned = result.plan, list(result.diagnostics), loaded.recipe
+    shown = [d for d in found if not (quiet and d.severity == "warning")]
     if shown:
-        print_diagnostics(shown)
-    if result.plan is None or loaded.recipe is None:
+        print_diagnostics(shown, fmt=fmt.value)
+    if plan is None:
+        if report:
+            report(in_order(found))
         raise typer.Exit(USAGE_ERROR)
-    return Loaded(result.plan, profile, loaded.recipe, recipe)
+    return Loaded(plan, profile, planned, recipe)
+
+
+def _read_saved(text: str, file: str, profile: LoadedCluster) -> tuple[Plan | None, list[Diagnostic]]:
+    """The saved plan with the warnings it was made with, or None with the reasons; a broken profile is one."""
+    from srtctl.cli.saved import reminders
+    from srtctl.diagnostics import DiagnosticError
+    from srtctl.plan.serial import read_plan
+
+    errors = [d for d in profile.diagnostics if d.severity == "error"]
+    try:
+        plan = read_plan(text, file)
+    except DiagnosticError as error:
+        return None, errors + error.diagnostics
+    return (None, errors) if errors else (plan, reminders(plan))

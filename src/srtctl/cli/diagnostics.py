@@ -69,17 +69,29 @@ def _plain(_style: str, text: str) -> str:
 
 
 def _block(item: Diagnostic, paint: Callable[[str, str], str], sources: dict[str, list[str]]) -> str:
-    place = paint("place", f"{_place(item.span)}: ") if item.span else ""
+    place = paint("place", f"{place_text(item.span)}: ") if item.span else ""
     lines = [f"{place}{paint(item.severity, f'{item.severity}[{item.code}]')}: {_printable(item.message)}"]
-    if item.span and (source := _source_line(item.span, sources)):
-        shown, mark = _window(source, item.span)
-        lines += [f"    {shown}", f"    {paint(item.severity, mark)}"]
+    lines += _excerpt(item.span, item.severity, paint, sources)
+    for other in item.related:
+        place = paint("place", f"{place_text(other.span)}: ") if other.span else ""
+        lines.append(f"  {paint('hint', 'see:')} {place}{_printable(other.message)}")
+        lines += _excerpt(other.span, "hint", paint, sources)
     if item.hint:
         lines.append(f"  {paint('hint', 'hint:')} {_printable(item.hint)}")
     return "\n".join(lines)
 
 
-def _place(span: Span) -> str:
+def _excerpt(
+    span: Span | None, style: str, paint: Callable[[str, str], str], sources: dict[str, list[str]]
+) -> list[str]:
+    """The source line of a place and its marks; nothing where there is no source."""
+    if span is None or not (source := _source_line(span, sources)):
+        return []
+    shown, mark = _window(source, span)
+    return [f"    {shown}", f"    {paint(style, mark)}"]
+
+
+def place_text(span: Span) -> str:
     """`file:line:column`; an option of the command line (`--set a=b`) stands for itself."""
     return _printable(span.file if _is_option(span) else str(span))
 
@@ -130,7 +142,10 @@ def _github(item: Diagnostic) -> str:
         facts = {"file": str(local), "line": str(item.span.line), "col": str(item.span.column)} | facts
         if item.span.end_column:
             facts["endColumn"] = str(item.span.end_column)
-    message = item.message + (f"\nhint: {item.hint}" if item.hint else "")
+    see = "".join(
+        f"\nsee: {f'{place_text(other.span)}: ' if other.span else ''}{other.message}" for other in item.related
+    )
+    message = item.message + see + (f"\nhint: {item.hint}" if item.hint else "")
     listed = ",".join(f"{key}={_escape(value).replace(':', '%3A').replace(',', '%2C')}" for key, value in facts.items())
     return f"::{item.severity} {listed}::{_escape(message)}"
 

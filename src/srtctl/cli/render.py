@@ -32,7 +32,6 @@ def command(
 ) -> None:
     """Write the bundle of a recipe to a folder: readable scripts that `sbatch DIR/job.sbatch` runs as they are."""
     loaded = load_plan(recipe, cluster, sets, unset, allow_unsupported)
-    from srtctl.recipe.dump import dump_resolved
     from srtctl.render.bundle import write_bundle
 
     if run_dir is not None and not run_dir.startswith("/"):
@@ -41,5 +40,5 @@ def command(
     if to.exists() and not to.is_dir():
         typer.echo(f"error: {to} is a file; --to names the folder to write", err=True)
         raise typer.Exit(USAGE_ERROR)
-    write_bundle(loaded.plan, to, dump_resolved(loaded.recipe), run_dir=run_dir)
+    write_bundle(loaded.plan, to, loaded.recipe_yaml, run_dir=run_dir)
     typer.echo(f"wrote {to}\nnext: sbatch {(Path(run_dir) if run_dir else to.resolve()) / 'job.sbatch'}", err=True)

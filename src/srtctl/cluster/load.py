@@ -6,13 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from srtctl.cluster.model import ClusterProfile
 from srtctl.cluster.paths import PROFILE_NAME, config_dir, sandbox_dir, sandbox_name
-from srtctl.diagnostics import Diagnostic, Severity
+from srtctl.diagnostics import Diagnostic, Severity, Span
 from srtctl.reading.document import YamlDocument, read_yaml, with_source_text
 from srtctl.reading.validation import explain_errors, shown
 
@@ -41,14 +40,11 @@ class LoadedCluster:
     profile: ClusterProfile | None
     path: Path | None
     diagnostics: list[Diagnostic]
+    document: YamlDocument | None = None
 
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """The profile's keys that nobody set, with the value that applies; those that just mean "nothing" left out."""
-        if self.profile is None:
-            return {}
-        unset = ((name, getattr(self.profile, name)) for name in ClusterProfile.model_fields)
-        return {k: v for k, v in unset if k not in self.profile.model_fields_set and v not in (None, {})}
+    def span(self, path: str) -> Span | None:
+        """Where the value at the dotted `path` stands in the profile; None without a file."""
+        return self.document.span(self.document.find(path)) if self.document else None
 
 
 def find_profile(option: str | None, cwd: Path, env: Mapping[str, str] = os.environ) -> Path | None:
@@ -77,7 +73,7 @@ def load_cluster(path: Path | None) -> LoadedCluster:
         if document.read:
             message = f"a cluster profile is a mapping, not {shown(document.data)}"
             found.append(Diagnostic("cluster/type", message, span=document.span(), hint="begin with `cluster: NAME`"))
-        return LoadedCluster(None, path, found)
+        return LoadedCluster(None, path, found, document)
     data = with_source_text(document, _TEXT_TABLES)
     for key in NOT_BUILT.keys() & data.keys():
         if data.pop(key) not in (None, False):
@@ -85,7 +81,7 @@ def load_cluster(path: Path | None) -> LoadedCluster:
     unread = {item.span for item in found}
     profile, problems = _validate(replace(document, data=data))
     found += [item for item in problems if item.span not in unread]
-    return LoadedCluster(profile, path, sorted(found, key=lambda item: (item.span is None, item.span)))
+    return LoadedCluster(profile, path, sorted(found, key=lambda item: (item.span is None, item.span)), document)
 
 
 def _not_built(document: YamlDocument, key: str) -> Diagnostic:

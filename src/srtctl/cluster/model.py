@@ -24,6 +24,7 @@ class ClusterProfile(Strict):
         default=None,
         description="Time limit of a recipe that gives none, as Slurm reads it: `HH:MM:SS`, `D-HH:MM:SS`, or minutes "
         "as quoted text; default: the partition's.",
+        examples=["04:00:00"],
     )
     gpus_per_node: int | None = Field(default=None, ge=1, description="GPUs of one node.")
     default_gpu_type: Text | None = Field(default=None, description="GPU model of the nodes, for example `h100`.")
@@ -31,12 +32,17 @@ class ClusterProfile(Strict):
         default=None,
         description="Interface whose address the nodes use to reach each other; default: the address that the node's "
         "name resolves to.",
+        examples=["eth0"],
     )
     model_paths: dict[str, Text] = Field(
-        default_factory=dict, description="Names that recipes may use for `model.path`, and where the weights lie."
+        default_factory=dict,
+        description="Names that recipes may use for `model.path`, and where the weights lie.",
+        examples=[{"qwen3-0.6b": "/models/Qwen3-0.6B"}],
     )
     containers: dict[str, Text] = Field(
-        default_factory=dict, description="Names that recipes may use for `model.container`, and the image of each."
+        default_factory=dict,
+        description="Names that recipes may use for `model.container`, and the image of each.",
+        examples=[{"sglang": "/images/sglang.sqsh"}],
     )
     container_runtime: Literal["none", "pyxis", "apptainer"] = Field(
         default="none",
@@ -46,6 +52,7 @@ class ClusterProfile(Strict):
         default_factory=dict,
         description="#SBATCH options of every job, without the dashes; null is an option without a value. A recipe's "
         "`sbatch_directives` win.",
+        examples=[{"constraint": "gpu", "requeue": None}],
     )
     use_gpus_per_node_directive: bool = Field(
         default=True, description="Ask for GPUs by `--gpus-per-node`; false where the cluster refuses it."
@@ -56,10 +63,12 @@ class ClusterProfile(Strict):
     output_dir: Text | None = Field(
         default=None,
         description="Folder for the runs, on a file system that every node and this machine see; default: `runs` here.",
+        examples=["/shared/runs"],
     )
     visible_devices_env: Text | None = Field(
         default=None,
         description="Environment variable that picks a process's GPUs; default: `CUDA_VISIBLE_DEVICES`.",
+        examples=["ROCR_VISIBLE_DEVICES"],
     )
     ephemeral_port_floor: int = Field(
         default=32768,
@@ -73,12 +82,17 @@ class ClusterProfile(Strict):
         description="Whether the nodes share one machine's network, so that a port is taken on all of them at once.",
     )
     runtime_python: Text = Field(
-        default="python3", description="Python on the nodes that runs the checks: a command, or an absolute path."
+        default="python3",
+        description="Python on the nodes that runs the checks: a command, or an absolute path.",
+        examples=["/usr/bin/python3.11"],
     )
     slurm_conf: Text | None = Field(
-        default=None, description="Slurm configuration file to use, as in `SLURM_CONF`; default: Slurm's own."
+        default=None,
+        description="Slurm configuration file to use, as in `SLURM_CONF`; default: Slurm's own.",
+        examples=["/etc/slurm/slurm.conf"],
     )
     env: EnvTable = Field(
         default_factory=dict,
         description="Environment of every process of every run; a recipe's `environment` wins.",
+        examples=[{"HF_HOME": "/shared/hf"}],
     )

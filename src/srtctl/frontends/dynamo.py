@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from srtctl.recipe.arguments import Arguments, words
 from srtctl.recipe.model import Frontend
-
-
-@dataclass(frozen=True, slots=True)
-class DynamoFrontend:
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
 
 
 def router_mode(frontend: Frontend, kv_events: bool) -> str:
@@ -23,22 +16,15 @@ def router_mode(frontend: Frontend, kv_events: bool) -> str:
     return "kv" if kv_events else "round-robin"
 
 
-def dynamo_frontend(
-    frontend: Frontend, mode: str, *, port: int, address: str, dynamo_env: Mapping[str, str]
-) -> DynamoFrontend:
-    """The frontend's command and environment; `address` is that of its own node."""
-    own = {"http-host", "http-port", "router-mode"}
-    argv = [
-        "python3",
-        "-m",
-        "dynamo.frontend",
-        "--http-host",
-        "0.0.0.0",
-        "--http-port",
-        str(port),
-        "--router-mode",
-        mode,
-    ]
-    argv += [word for item in Arguments("frontend.args", frontend.args) if item.flag not in own for word in words(item)]
-    env = {**dynamo_env, "DYN_EVENT_PLANE_HOST": address, "DYN_TCP_RESPONSE_STREAM_HOST": address, **frontend.env}
-    return DynamoFrontend(tuple(argv), env)
+def dynamo_frontend(frontend: Frontend, mode: str, *, port: int) -> tuple[str, ...]:
+    """The frontend's command."""
+    argv = ["python3", "-m", "dynamo.frontend"]
+    argv += ["--http-host", "0.0.0.0", "--http-port", str(port), "--router-mode", mode]
+    rest = (item for item in Arguments("frontend.args", frontend.args) if item.flag != "router-mode")
+    argv += [word for item in rest for word in words(item)]
+    return tuple(argv)
+
+
+def dynamo_frontend_env(dynamo_env: Mapping[str, str], address: str) -> dict[str, str]:
+    """Its environment on the node with that address: nodes have several NICs, so nothing is left to detection."""
+    return {**dynamo_env, "DYN_EVENT_PLANE_HOST": address, "DYN_TCP_RESPONSE_STREAM_HOST": address}

@@ -6,34 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from srtctl.backends import BACKENDS
-from srtctl.backends.base import Backend, Layout, ProcessContext, WorkerShape
+from srtctl.backends.base import Backend, Layout, WorkerShape
 from srtctl.cluster.load import LoadedCluster
 from srtctl.diagnostics import Collector, Diagnostic
-from srtctl.frontends import dynamo_frontend, router_mode
-from srtctl.plan.infrastructure import InfrastructurePorts, dynamo_env, needs_nats, services
-from srtctl.plan.model import (
-    PLAN_VERSION,
-    Health,
-    Model,
-    Plan,
-    Process,
-    Publisher,
-    Runtime,
-    Service,
-    Sidecar,
-    Worker,
-    node_address,
-)
+from srtctl.frontends import check_frontend
+from srtctl.plan.entrance import Entrance, check_entrance
+from srtctl.plan.environment import check_environment
+from srtctl.plan.heads import Heads, place_heads
+from srtctl.plan.model import PLAN_VERSION, Health, Model, Plan, Runtime
 from srtctl.plan.placement import Placed, Request, place
 from srtctl.plan.ports import Ledger
 from srtctl.plan.selection import select_checks
 from srtctl.plan.site import Site, resolve_site
+from srtctl.plan.workers import WorkerFactory
 from srtctl.recipe.load import LoadedRecipe
 from srtctl.recipe.model import Recipe, Role
-from srtctl.sidecars import native_sidecar
-
-#: Services, frontends and the checks run on the first node of the allocation.
-INFRASTRUCTURE_NODE = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +38,9 @@ def build_plan(loaded: LoadedRecipe, cluster: LoadedCluster) -> BuildResult:
     if recipe is None or cluster.profile is None or any(d.severity == "error" for d in diagnostics):
         return BuildResult(None, tuple(diagnostics))
     found = Collector()
-    plan = _Builder(recipe, resolve_site(recipe, cluster, found), found).build(loaded.document.file)
+    site = resolve_site(recipe, cluster, found)
+    found.items += check_environment(recipe, cluster, site.visible_devices_env)
+    plan = _Builder(recipe, site, found).build(loaded.document.file)
     diagnostics += [_located(d, loaded) for d in found.items]
     if plan is None or any(d.severity == "error" for d in diagnostics):
         return BuildResult(None, tuple(diagnostics))
@@ -68,65 +57,52 @@ class _Builder:
         recipe, site = self.recipe, self.site
         backend = BACKENDS[recipe.engine.type]
         gpus = {name: role.gpus or _gpus_per_worker(role, site.gpus_per_node) for name, role in recipe.roles.items()}
-        for name, role in recipe.roles.items():
-            self.found.items += backend.check(name, role, gpus[name])
-            if role.sidecar is None:
-                self.found.error(
-                    "plan/sidecar-needed",
-                    f"role `{name}` has no sidecar; running the engine inside Dynamo's own wrapper is not built yet",
-                    path=f"roles.{name}",
-                    hint="set `sidecar: true` on the role, or once under `dynamo`",
-                )
-        requests, nodes = _requests(recipe, gpus)
+        self.found.items += backend.check_recipe(recipe)
+        for name in recipe.roles:
+            self.found.items += backend.check(recipe, name, gpus[name])
+        self.found.items += check_frontend(recipe.frontend)
+        self.found.items += check_entrance(recipe)
+        requests, worker_nodes = _requests(recipe, gpus)
         placed, problems = place(requests, site.gpus_per_node)
         self.found.items += problems
+        heads = place_heads(recipe, worker_nodes, self.found)
         shapes = [self._shape(backend, p) for p in placed]
         if self.found.failed:
             return None
-        return self._assemble(
-            source, backend, nodes, [(p, s) for p, s in zip(placed, shapes, strict=True) if s is not None]
-        )
+        pairs = [(p, s) for p, s in zip(placed, shapes, strict=True) if s is not None]
+        return self._assemble(source, backend, heads, pairs)
 
     def _shape(self, backend: Backend, placed: Placed) -> WorkerShape | None:
-        shape, problems = backend.shape(placed.role, self.recipe.roles[placed.role], Layout(placed.gpus))
+        shape, problems = backend.shape(self.recipe, placed.role, Layout(placed.gpus))
         self.found.items += [d for d in problems if d not in self.found.items]
         return shape
 
     def _assemble(
-        self, source: str, backend: Backend, nodes: int, placed: Sequence[tuple[Placed, WorkerShape]]
+        self, source: str, backend: Backend, heads: Heads, placed: Sequence[tuple[Placed, WorkerShape]]
     ) -> Plan | None:
         recipe, site = self.recipe, self.site
-        ledger = Ledger(site.ephemeral_port_floor, site.nodes_share_host)
+        ledger = Ledger(site.ephemeral_port_floor, site.nodes_share_host, recipe.resources.port_offset)
         ports = self._claim_workers(ledger, placed)
-        infra, frontend_port = self._claim_infrastructure(ledger)
+        entrance = Entrance(recipe, heads, ledger, self.found)
         if self.found.failed:
             return None
-        env = dynamo_env(recipe.dynamo, INFRASTRUCTURE_NODE, infra)
-        workers = tuple(self._worker(backend, p, s, ports, env) for p, s in placed)
-        kv_events = any(process.publishers for worker in workers for process in worker.processes)
-        mode = router_mode(recipe.frontend, kv_events)
-        address = node_address(INFRASTRUCTURE_NODE)
-        front = dynamo_frontend(recipe.frontend, mode, port=frontend_port, address=address, dynamo_env=env)
-        if kv_events and mode != "kv":
-            self.found.warning(
-                "plan/kv-events-unused",
-                f"KV events are published, but the frontend's router mode is `{mode}`, which ignores them",
-                path="frontend.args",
-                hint="use `router-mode: kv`, or turn `kv_events` off",
-            )
+        make = WorkerFactory(recipe, site, backend, entrance.dynamo_env)
+        workers = tuple(make(p, s, [ports[p.name, rank] for rank in range(len(p.nodes))]) for p, s in placed)
+        frontends, endpoint, mode = entrance.open(workers, ports)
         startup = recipe.health_check.seconds
         return Plan(
             version=PLAN_VERSION,
             name=recipe.name,
             source=source,
-            nodes=nodes,
+            nodes=heads.total,
             gpus_per_node=site.gpus_per_node,
             model=Model(site.model_path, backend.served_name(recipe)),
             workers=workers,
-            services=services(INFRASTRUCTURE_NODE, infra),
-            frontends=(Service("frontend-0", INFRASTRUCTURE_NODE, front.argv, front.env, frontend_port),),
+            services=entrance.services,
+            frontends=frontends,
+            endpoint=endpoint,
             claims=ledger.claims,
-            checks=select_checks(workers, mode, recipe.checks),
+            checks=select_checks(workers, mode, recipe.checks, self.found),
             slurm=site.slurm,
             health=Health(startup=startup, gate=startup),
             environment=site.environment,
@@ -149,71 +125,15 @@ class _Builder:
                         if need.common:
                             owner, nodes = worker.name, worker.nodes
                         if need.fixed is not None:
-                            first, problems = (
-                                need.fixed,
-                                ledger.reserve(nodes, need.purpose, owner, need.fixed, need.count),
-                            )
+                            first = need.fixed
+                            problems = ledger.reserve(nodes, need.purpose, owner, first, need.count, need.path)
                         else:
                             first, problems = ledger.claim(nodes, need.purpose, owner, need.count)
-                        self.found.items += [replace(d, path=d.path or need.path) for d in problems]
+                        # Workers of one role share their flags: a mistake in one is said once, for the first it hits.
+                        self.found.items += [d for d in problems if not any(map(d.same_places, self.found.items))]
                         for other in range(len(worker.nodes)) if need.common else (rank,):
                             ports.setdefault((worker.name, other), {})[need.purpose] = first
         return ports
-
-    def _claim_infrastructure(self, ledger: Ledger) -> tuple[InfrastructurePorts, int]:
-        def claim(purpose: str, owner: str) -> int:
-            port, problems = ledger.claim((INFRASTRUCTURE_NODE,), purpose, owner)
-            self.found.items += problems
-            return port
-
-        nats = claim("nats", "nats") if needs_nats(self.recipe.dynamo) else None
-        infra = InfrastructurePorts(claim("etcd_client", "etcd"), claim("etcd_peer", "etcd"), nats)
-        return infra, claim("frontend", "frontend-0")
-
-    def _worker(
-        self,
-        backend: Backend,
-        placed: Placed,
-        shape: WorkerShape,
-        ports: Mapping[tuple[str, int], Mapping[str, int]],
-        env: Mapping[str, str],
-    ) -> Worker:
-        role = self.recipe.roles[placed.role]
-        leader = node_address(placed.nodes[0])
-        processes = []
-        for rank, (node, process) in enumerate(zip(placed.nodes, shape.processes, strict=True)):
-            mine = ports[placed.name, rank]
-            context = ProcessContext(rank, len(placed.nodes), leader, mine, ports[placed.name, 0], self.site.model_path)
-            command = backend.command(self.recipe, placed.role, shape, context)
-            sidecar = None
-            if process.sidecar and role.sidecar is not None:
-                made = native_sidecar(
-                    backend.name,
-                    placed.role,
-                    role.sidecar,
-                    leader=rank == 0,
-                    grpc_port=mine["grpc"],
-                    system_port=mine["system"],
-                    address=node_address(node),
-                    leader_address=leader,
-                    dynamo_env=env,
-                )
-                sidecar = Sidecar("serving" if rank == 0 else "telemetry", made.argv, made.env)
-            devices = {self.site.visible_devices_env: ",".join(map(str, placed.gpus[rank]))}
-            processes.append(
-                Process(
-                    name=f"{placed.name}.{rank}",
-                    node=node,
-                    node_rank=rank,
-                    gpus=placed.gpus[rank],
-                    argv=command.argv,
-                    env={**devices, **command.env, **role.env},
-                    ready_port=command.ready_port,
-                    sidecar=sidecar,
-                    publishers=tuple(Publisher(r, mine["kv_events"] + r) for r in process.publisher_ranks),
-                )
-            )
-        return Worker(placed.name, placed.role, backend.name, placed.nodes, shape.dp_size, tuple(processes))
 
 
 def _requests(recipe: Recipe, gpus: Mapping[str, int]) -> tuple[list[Request], int]:
@@ -237,6 +157,12 @@ def _gpus_per_worker(role: Role, gpus_per_node: int) -> int:
 
 
 def _located(diagnostic: Diagnostic, loaded: LoadedRecipe) -> Diagnostic:
-    if diagnostic.span is None and diagnostic.path:
-        return replace(diagnostic, span=loaded.span(diagnostic.path))
-    return diagnostic
+    """With the places of its recipe paths; what is about the profile has its place already, or none."""
+    related = tuple(
+        replace(other, span=loaded.span(other.path)) if other.span is None and other.path else other
+        for other in diagnostic.related
+    )
+    span = diagnostic.span
+    if span is None and diagnostic.path and not diagnostic.path.startswith("cluster."):
+        span = loaded.span(diagnostic.path, key=diagnostic.code == "recipe/unknown-key")
+    return replace(diagnostic, span=span, related=related)

@@ -71,6 +71,14 @@ class Service:
     port: int
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where clients send requests: a port on a node."""
+
+    node: int
+    port: int
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Claim:
     """The reserved port interval [first, first + count) on a node."""
@@ -147,6 +155,7 @@ class Plan:
     workers: tuple[Worker, ...]
     services: tuple[Service, ...]
     frontends: tuple[Service, ...]
+    endpoint: Endpoint | None
     claims: tuple[Claim, ...]
     checks: tuple[Check, ...]
     slurm: SlurmRequest

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from srtctl.diagnostics import Diagnostic
+from srtctl.plan.names import count, name_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def place(requests: Sequence[Request], gpus_per_node: int) -> tuple[list[Placed]
             name = f"{request.role}-{index}"
             shares, cursor = _find(request, ledger, cursor)
             if shares is None:
-                problems.append(_too_small(request, index, ledger))
+                problems.append(_too_small(request, index, ledger, placed))
                 break
             nodes = tuple(sorted(shares))
             placed.append(Placed(name, request.role, nodes, tuple(ledger.take(n, shares[n]) for n in nodes)))
@@ -98,20 +99,35 @@ def _fits(request: Request, ledger: GpuLedger, node: int, count: int) -> bool:
     return ledger.free(node) >= count
 
 
-def _too_small(request: Request, placed: int, ledger: GpuLedger) -> Diagnostic:
+def _too_small(request: Request, fitted: int, ledger: GpuLedger, placed: Sequence[Placed]) -> Diagnostic:
     needed, have = request.workers * request.gpus, request.nodes * ledger.gpus_per_node
-    nodes = f"{request.nodes} node{'s' * (request.nodes != 1)}"
+    nodes = count(request.nodes, "node")
     message = (
-        f"{request.workers} {request.role} worker{'s' * (request.workers != 1)} of {request.gpus} GPUs do not fit on {nodes} "
-        f"of {ledger.gpus_per_node} GPUs: {f'only {placed} can be placed' if placed else 'none can be placed'}"
+        f"{count(request.workers, f'{request.role} worker')} of {count(request.gpus, 'GPU')} "
+        f"do{'es' * (request.workers == 1)} not fit on {nodes} of {count(ledger.gpus_per_node, 'GPU')}: "
+        f"{f'only {fitted} can be placed' if fitted else 'none can be placed'}"
     )
     if needed > have:
         enough = -(-needed // ledger.gpus_per_node)
         hint = f"they need {needed} GPUs, {nodes} have {have}: raise `roles.{request.role}.nodes` to {enough} or ask for fewer"
     elif request.spread:
         hint = f"`spread_workers` gives each worker a node of its own: raise `roles.{request.role}.nodes` to {request.workers}"
+    elif others := _holders(request, placed):
+        hint = f"{others}: raise `nodes`, or change `gpus`"
     else:
-        hint = (
-            "other workers hold GPUs of these nodes, or the rest of each node is too small: add nodes or change `gpus`"
-        )
+        hint = "what is left of the nodes does not fit one more: raise `nodes`, or choose `gpus` that divide a node"
     return Diagnostic("placement/oversubscribed", message, f"roles.{request.role}.workers", hint=hint)
+
+
+def _holders(request: Request, placed: Sequence[Placed]) -> str:
+    """Which workers of other roles hold GPUs of the request's nodes, and how many: `prefill-0 holds 2 GPUs of them`."""
+    nodes = range(request.first_node, request.first_node + request.nodes)
+    held = {
+        worker.name: taken
+        for worker in placed
+        if worker.role != request.role
+        and (taken := sum(len(gpus) for node, gpus in zip(worker.nodes, worker.gpus, strict=True) if node in nodes))
+    }
+    if not held:
+        return ""
+    return f"{name_list(tuple(held))} hold{'s' * (len(held) == 1)} {count(sum(held.values()), 'GPU')} of them"

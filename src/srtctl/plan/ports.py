@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from srtctl.diagnostics import Diagnostic
+from srtctl.diagnostics import Diagnostic, Related
 from srtctl.plan.model import Claim
 
 MAX_PORT = 65535
@@ -39,22 +39,32 @@ FAMILIES: dict[str, Family] = {
 
 @dataclass(slots=True)
 class Ledger:
-    """Claims per host. Where nodes share one host (loopback sandbox), all nodes share one port space."""
+    """Claims per host. Where nodes share one host (loopback sandbox), all nodes share one port space.
+
+    `offset` is added to every family's base: two jobs with different offsets can share nodes.
+    """
 
     ephemeral_floor: int
     nodes_share_host: bool = False
+    offset: int = 0
     _by_host: dict[int, list[Claim]] = field(default_factory=dict)
     _next: dict[tuple[int, str], int] = field(default_factory=dict)
     _claims: list[Claim] = field(default_factory=list)
+    _written: dict[Claim, str] = field(default_factory=dict)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
         """All claims, sorted by node and port."""
         return tuple(sorted(self._claims))
 
-    def reserve(self, nodes: Sequence[int], purpose: str, owner: str, first: int, count: int = 1) -> list[Diagnostic]:
-        """Claim a port that the user wrote, on each of `nodes`; findings name both owners of a conflict."""
-        problems = self._limits(purpose, owner, first, count)
+    def reserve(
+        self, nodes: Sequence[int], purpose: str, owner: str, first: int, count: int = 1, path: str = ""
+    ) -> list[Diagnostic]:
+        """Claim a port that the user wrote at recipe path `path`, on each of `nodes`.
+
+        The finding of a conflict names both owners, and both paths where two places of the recipe contradict.
+        """
+        problems = [replace(d, path=path) for d in self._limits(purpose, owner, first, count)]
         hosts_done: set[int] = set()
         for node in nodes:
             claim = Claim(node, first, count, purpose, owner)
@@ -63,23 +73,28 @@ class Ledger:
             hosts_done.add(self._host(node))
             other = self._overlap(self._host(node), first, count)
             if other is not None:
-                problems.append(
-                    Diagnostic(
-                        "ports/conflict",
-                        f"{_span(first, count)} ({purpose} of {owner}) on node {node} overlaps "
-                        f"{_span(other.first, other.count)} ({other.purpose} of {other.owner})",
-                        hint="leave the port out, so that srtctl chooses, or spread the workers over nodes",
-                    )
-                )
+                problems.append(self._conflict(claim, other, path))
             elif not problems:
                 self._add(claim)
+                self._written[claim] = path
         return problems
+
+    def _conflict(self, claim: Claim, other: Claim, path: str) -> Diagnostic:
+        said = f"{_span(other.first, other.count)} ({other.purpose} of {other.owner})"
+        there = self._written.get(other, "")
+        return Diagnostic(
+            "ports/conflict",
+            f"{_span(claim.first, claim.count)} ({claim.purpose} of {claim.owner}) on node {claim.node} overlaps {said}",
+            path,
+            hint="leave the port out, so that srtctl chooses, or spread the workers over nodes",
+            related=(Related(f"{said} is set here", there),) if there and there != path else (),
+        )
 
     def claim(self, nodes: Sequence[int], purpose: str, owner: str, count: int = 1) -> tuple[int, list[Diagnostic]]:
         """The first port of a free interval of `count` ports, the same on each of `nodes`, from the family's base upwards."""
         family = FAMILIES[purpose]
         hosts = sorted({self._host(n) for n in nodes})
-        first = max(self._next.get((h, purpose), family.base) for h in hosts)
+        first = max(self._next.get((h, purpose), family.base + self.offset) for h in hosts)
         while True:
             blockers = [c.first + c.count for h in hosts if (c := self._overlap(h, first, count))]
             if not blockers:

@@ -38,7 +38,10 @@ def resolve_site(recipe: Recipe, cluster: LoadedCluster, found: Collector) -> Si
         gpus_per_node = DEFAULT_GPUS_PER_NODE
         assumed.append(f"{gpus_per_node} GPUs a node")
     if cluster.path is None:
-        assumed += ["engines run without a container", "an ephemeral port range from 32768 up"]
+        assumed += [
+            "engines run without a container",
+            f"an ephemeral port range from {profile.ephemeral_port_floor} up",
+        ]
     if assumed:
         found.warning(
             "plan/assumed",
@@ -49,6 +52,8 @@ def resolve_site(recipe: Recipe, cluster: LoadedCluster, found: Collector) -> Si
         found.error(
             "plan/container-runtime",
             f"container runtime `{profile.container_runtime}` is not built yet",
+            path="cluster.container_runtime",
+            span=cluster.span("container_runtime"),
             hint="`container_runtime: none` runs the engines from the nodes' own PATH",
         )
     slurm = SlurmRequest(

@@ -1,114 +1,104 @@
-"""A plan for people: node map, ports, commands, warnings. Plain when piped, never clipped."""
+"""A plan for people: totals, node map, ports, commands, checks. Plain when piped, never clipped."""
 
 from __future__ import annotations
 
-import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import groupby, zip_longest
 
-from srtctl.plan.model import Plan, Process
-
-_COLORS = {"prefill": "36", "decode": "35", "agg": "32", "head": "1", "dim": "2"}
+from srtctl.plan.model import Plan
+from srtctl.plan.names import count, ranges
+from srtctl.plan.paint import Paint
+from srtctl.plan.textcommands import command_lines
+from srtctl.plan.textports import port_lines
 
 
 def plan_text(plan: Plan, *, color: bool = False) -> str:
     """The whole plan as text with a trailing newline."""
-    paint = _Paint(color)
+    paint = Paint(color)
     sections = (
         _head(plan, paint),
         _map(plan, paint),
-        _ports(plan, paint),
-        _commands(plan, paint),
+        port_lines(plan, paint),
+        command_lines(plan, paint),
         _checks(plan, paint),
     )
     return "\n\n".join("\n".join(section) for section in sections) + "\n"
 
 
-class _Paint:
-    def __init__(self, color: bool) -> None:
-        self._color = color
-
-    def __call__(self, style: str, text: str) -> str:
-        return f"\x1b[{_COLORS[style]}m{text}\x1b[0m" if self._color else text
-
-
-def _head(plan: Plan, paint: _Paint) -> Iterator[str]:
-    gpus = sum(len(p.gpus) for w in plan.workers for p in w.processes)
-    yield paint(
-        "head", f"{plan.name}: {_count(plan.nodes, 'node')} of {_count(plan.gpus_per_node, 'GPU')}, {gpus} GPUs used"
-    )
+def _head(plan: Plan, paint: Paint) -> Iterator[str]:
+    used = sum(len(p.gpus) for w in plan.workers for p in w.processes)
+    total = plan.nodes * plan.gpus_per_node
+    size = f"{count(plan.nodes, 'node')} of {count(plan.gpus_per_node, 'GPU')}"
+    yield paint("head", f"{plan.name}: {size}, {f'all {total:,}' if used == total else f'{used:,} of {total:,}'} used")
     yield f"model      {plan.model.path} as {plan.model.served_name}"
+    for label, text in zip_longest(["workers"], _workers(plan), fillvalue=""):
+        yield f"{label:<9}  {text}"
     slurm = [f"{k} {v}" for k, v in (("account", plan.slurm.account), ("partition", plan.slurm.partition)) if v]
     yield f"slurm      {', '.join([*slurm, 'time limit ' + (plan.slurm.time_limit or 'of the partition')])}"
-    for frontend in plan.frontends:
-        yield f"endpoint   http://<node {frontend.node}>:{frontend.port}/v1"
+    if plan.endpoint:
+        yield f"endpoint   http://<node {plan.endpoint.node}>:{plan.endpoint.port}/v1"
 
 
-def _map(plan: Plan, paint: _Paint) -> Iterator[str]:
-    """One line a node: the owner of every GPU, then what else runs there."""
+def _workers(plan: Plan) -> list[str]:
+    """`2 prefill on sglang, DP2, each 16 GPUs on 2 nodes`, a line for each kind."""
+    kinds = Counter(
+        (w.role, w.engine, w.dp_size, sum(len(p.gpus) for p in w.processes), len(w.nodes)) for w in plan.workers
+    )
+    return [
+        f"{many:,} {role} on {engine}, DP{dp}, {'each ' if many > 1 else ''}{count(gpus, 'GPU')} on {count(nodes, 'node')}"
+        for (role, engine, dp, gpus, nodes), many in kinds.items()
+    ]
+
+
+def _map(plan: Plan, paint: Paint) -> Iterator[str]:
+    """One line a node: who has which GPUs, then what else runs there."""
+    cells = _cells(plan)
+    rows = [cells.get(node, [("-", "dim")] if plan.gpus_per_node else []) for node in range(plan.nodes)]
+    widths = [max(len(text) for text, _ in column) for column in zip_longest(*rows, fillvalue=("", ""))]
+    beside = _beside(plan)
+    yield paint("head", "node  GPUs")
+    for node, row in enumerate(rows):
+        padded = [
+            paint(style, text) + " " * (width - len(text)) for (text, style), width in zip(row, widths, strict=False)
+        ]
+        filled = " │ ".join(padded) + " " * sum(width + 3 for width in widths[len(row) :])
+        yield f"{node:4}  {filled}  {paint('dim', ', '.join(beside[node])) if beside[node] else ''}".rstrip()
+
+
+def _cells(plan: Plan) -> dict[int, list[tuple[str, str]]]:
+    """For each node with workers, its GPUs in order: `0-3 prefill-0.0` or `4-7 free`, and the style."""
     owners: dict[int, dict[int, tuple[str, str]]] = defaultdict(dict)
-    beside: dict[int, list[str]] = defaultdict(list)
     for worker in plan.workers:
         for process in worker.processes:
             owners[process.node] |= dict.fromkeys(process.gpus, (process.name, worker.role))
-            if process.sidecar:
-                beside[process.node].append(f"{process.sidecar.mode} sidecar of {process.name}")
+    free = ("free", "dim")
+    out = {}
+    for node, gpus in owners.items():
+        runs = groupby(range(plan.gpus_per_node), lambda gpu, gpus=gpus: gpus.get(gpu, free))  # type: ignore[misc]
+        out[node] = [(f"{ranges(run)} {name}", style) for (name, style), run in runs]
+    return out
+
+
+def _beside(plan: Plan) -> dict[int, list[str]]:
+    """What runs on a node beside the engines: `8 serving sidecars`, `etcd`."""
+    modes: dict[int, Counter[str]] = defaultdict(Counter)
+    for process in (p for w in plan.workers for p in w.processes):
+        if process.sidecar:
+            modes[process.node][process.sidecar.mode] += 1
+    beside: dict[int, list[str]] = defaultdict(list)
+    for node, found in modes.items():
+        beside[node] = [f"{mode} sidecar" if many == 1 else f"{many} {mode} sidecars" for mode, many in found.items()]
     for extra in (*plan.services, *plan.frontends):
         beside[extra.node].append(extra.name)
-    width = max([len(name) for gpus in owners.values() for name, _ in gpus.values()] + [1])
-    yield paint("head", "node  GPUs")
-    for node in range(plan.nodes):
-        cells = []
-        for gpu in range(plan.gpus_per_node):
-            name, role = owners[node].get(gpu, ("-", ""))
-            cells.append(paint(role, name.ljust(width)) if role else paint("dim", name.ljust(width)))
-        yield f"{node:4}  {' '.join(cells)}  {paint('dim', ', '.join(beside[node]))}".rstrip()
+    return beside
 
 
-def _ports(plan: Plan, paint: _Paint) -> Iterator[str]:
-    yield paint("head", "node  ports        purpose      owner")
-    for claim in plan.claims:
-        last = claim.first + claim.count - 1
-        ports = str(claim.first) if claim.count == 1 else f"{claim.first}-{last}"
-        yield f"{claim.node:4}  {ports:<11}  {claim.purpose:<11}  {claim.owner}"
-
-
-def _commands(plan: Plan, paint: _Paint) -> Iterator[str]:
-    yield paint("head", "commands")
-    for extra in (*plan.services, *plan.frontends):
-        yield f"# {extra.name} on node {extra.node}"
-        yield _shell(extra.argv)
-    for worker in plan.workers:
-        for process in worker.processes:
-            yield f"# {process.name} on node {process.node}{_published(process)}"
-            yield f"{_environment(process)}{_shell(process.argv)}"
-            if process.sidecar:
-                yield f"# {process.sidecar.mode} sidecar of {process.name}"
-                yield _shell(process.sidecar.argv)
-
-
-def _checks(plan: Plan, paint: _Paint) -> Iterator[str]:
+def _checks(plan: Plan, paint: Paint) -> Iterator[str]:
     yield paint("head", "checks after the launch")
+    width = max((len(check.name) for check in plan.checks), default=0)
     for check in plan.checks:
         warn = ", a failure only warns" if check.on_failure == "warn" else ""
-        yield f"{check.name}: {_count(len(check.targets), 'rank target')}{warn}"
+        yield f"{check.name:<{width}}  {count(len(check.targets), 'rank')}{warn}"
     if not plan.checks:
         yield "none"
-
-
-def _published(process: Process) -> str:
-    words = ", ".join(f"rank {p.dp_rank} on {p.port}" for p in process.publishers)
-    return f", publishes {words}" if words else ""
-
-
-def _environment(process: Process) -> str:
-    return "".join(f"{k}={shlex.quote(v)} " for k, v in sorted(process.env.items()))
-
-
-def _shell(argv: tuple[str, ...]) -> str:
-    # Addresses stay readable and usable: they are set to real ones before a command is copied.
-    return " ".join(a if "${NODE_ADDR[" in a and " " not in a else shlex.quote(a) for a in argv)
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'s' * (n != 1)}"

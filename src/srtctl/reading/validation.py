@@ -80,7 +80,7 @@ def _explain(
     at_key = item["loc"][-1:] == ("[key]",)
     path = _as_written(item["loc"][:-1] if at_key else item["loc"], document.data)
     if item["type"] == "extra_forbidden":
-        kind, message, hint = "unknown-key", "is not a known key", key_hint(path) or _unknown_hint(model, path)
+        kind, message, hint = "unknown-key", "is not a known key", key_hint(path) or unknown_hint(model, path)
     elif at_key:
         kind, message, hint = "value", "is not a valid name", key_description(field_at(model, path[:-1]))
     else:
@@ -104,13 +104,14 @@ def _as_written(loc: tuple[int | str, ...], data: Any) -> KeyPath:
     return path
 
 
-def _unknown_hint(model: type[BaseModel], path: KeyPath) -> str:
+def unknown_hint(model: type[BaseModel], path: KeyPath) -> str:
+    """What helps whoever wrote the unknown key at `path`: where it belongs, the nearest known one, or what there is."""
     name, known = str(path[-1]), known_keys(model, path[:-1])
     if places := owners(model, name):
         return f"`{name}` belongs in " + " or ".join(f"`{place}`" for place in places)
     if near := nearest(name, known):
         return f"did you mean `{near}`?"
-    return f"known here: {', '.join(known)}"
+    return f"known here: {', '.join(known)}" if known else ""
 
 
 _WANTED = {

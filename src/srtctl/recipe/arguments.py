@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from srtctl.diagnostics import Diagnostic
-
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -44,23 +42,6 @@ class Arguments:
         """Whether a switch is given."""
         argument = self.get(name)
         return argument is not None and argument.value is not False
-
-    def duplicates(self) -> list[Diagnostic]:
-        """The same flag in two spellings (`tp-size` and `tp_size`)."""
-        seen: dict[str, Argument] = {}
-        found = []
-        for item in self._items:
-            if first := seen.get(item.flag):
-                found.append(
-                    Diagnostic(
-                        "args/duplicate",
-                        f"`--{item.flag}` is given twice, as `{first.path.rsplit('.', 1)[-1]}` and `{item.path.rsplit('.', 1)[-1]}`",
-                        item.path,
-                        hint="keep one of them",
-                    )
-                )
-            seen.setdefault(item.flag, item)
-        return found
 
 
 def words(argument: Argument) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class NotBuilt:
 
 
 _ENGINES = ("vllm", "trtllm", "mocker")
-_FRONTENDS = ("sglang-router", "vllm-router", "sglang", "vllm", "trtllm_serve", "none")
+_FRONTENDS = ("vllm-router", "vllm", "trtllm_serve")
 _BENCHMARKS = (
     "aiperf", "custom", "gpqa", "gsm8k", "gsm8k-bench", "longbenchv2", "mmlu", "mooncake-router", "router", "sa-bench",
     "trace-replay",
@@ -55,15 +55,14 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("dynamo.direct_dispatch", "requests go through the router"),
     NotBuilt("dynamo.sidecar_port", "sidecars get claimed ports"),
     NotBuilt("dynamo.sidecar_binary", "the sidecar is the Python module in the image"),
-    NotBuilt("frontend.type", "dynamo is the only frontend so far", _FRONTENDS),
-    NotBuilt("frontend.enable_multiple_frontends", "one frontend serves the run, on node 0", (True,)),
-    NotBuilt("frontend.num_additional_frontends", "one frontend serves the run, on node 0"),
+    NotBuilt("frontend.type", "frontends of other engines come with those engines", _FRONTENDS),
+    NotBuilt("frontend.enable_multiple_frontends", "one frontend serves the run", (True,)),
+    NotBuilt("frontend.num_additional_frontends", "one frontend serves the run"),
     NotBuilt("frontend.nginx_*", "one frontend serves the run, without nginx before it"),
-    NotBuilt("frontend.placement", "the frontend runs on node 0"),
     NotBuilt("benchmark.type", "only `manual` is built, which serves until cancelled", _BENCHMARKS, "benchmark"),
     *(
         NotBuilt(f"benchmark.{key}", "only `manual` is built, and takes no settings")
-        for key in ("isl", "osl", "concurrencies", "req_rate", "command", "env", "placement")
+        for key in ("isl", "osl", "concurrencies", "req_rate", "command", "env")
     ),
     NotBuilt("container_mounts", "mounts come from the cluster profile"),
     NotBuilt("extra_mount", "mounts come from the cluster profile"),
@@ -76,7 +75,6 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("telemetry", "metrics collection"),
     NotBuilt("observability", "metrics collection"),
     NotBuilt("services", "extra processes beside the deployment"),
-    NotBuilt("infra", "etcd and NATS run on node 0"),
     NotBuilt("enable_config_dump", "the bundle holds every setting as it runs"),
     NotBuilt("sweep", "recipe variants"),
 )  # fmt: skip

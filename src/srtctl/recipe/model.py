@@ -43,11 +43,13 @@ class Model(Strict):
         min_length=1,
         description="Model weights: a name from the cluster profile's `model_paths`, an absolute path, or "
         "`hf:org/name`.",
+        examples=["qwen3-0.6b", "/models/Qwen3-0.6B", "hf:Qwen/Qwen3-0.6B"],
     )
     container: str = Field(
         min_length=1,
         description="Image of the engine: a name from the cluster profile's `containers`, a .sqsh file, or an image "
         "URI.",
+        examples=["sglang", "/images/sglang.sqsh"],
     )
     precision: str | None = Field(
         default=None,
@@ -66,6 +68,11 @@ class Resources(Strict):
         default=None,
         ge=1,
         description="GPUs of one node; default: the cluster profile's `gpus_per_node`.",
+    )
+    port_offset: int = Field(
+        default=0,
+        ge=0,
+        description="Added to the first port of every family: keeps two jobs apart that share nodes.",
     )
     spread_workers: bool = Field(
         default=False,
@@ -94,6 +101,7 @@ class Slurm(Strict):
         default=None,
         description="Longest run time, as Slurm reads it: `HH:MM:SS`, `D-HH:MM:SS`, or minutes as quoted text; "
         "default: the cluster profile's `default_time_limit`.",
+        examples=["04:00:00", "1-12:00:00"],
     )
 
 
@@ -129,6 +137,7 @@ class Dynamo(Strict):
     sidecar_args: SidecarArgs = Field(
         default_factory=dict,
         description="Default of `roles.*.sidecar.args`; a role's mapping is laid over it, a role's list replaces it.",
+        examples=[{"log-level": "debug"}],
     )
     sidecar_startup_timeout: Seconds | None = Field(
         default=None,
@@ -136,13 +145,34 @@ class Dynamo(Strict):
     )
 
 
+class Placement(Strict):
+    """Where something runs that is not a worker."""
+
+    node: Annotated[int, Field(ge=0)] | Literal["dedicated"] = Field(
+        default=0,
+        description="Node of the job, counted from 0, or `dedicated`: one more node, for this alone.",
+    )
+
+
+class Infra(Strict):
+    """etcd, and NATS where a plane uses it."""
+
+    placement: Placement = Field(default_factory=Placement, description="Where etcd and NATS run.")
+
+
 class Frontend(Strict):
     """The OpenAI-compatible entry point and router."""
 
-    type: Literal["dynamo"] = Field(default="dynamo", description="Kind of frontend: `dynamo`.")
+    type: Literal["dynamo", "sglang-router", "sglang", "none"] = Field(
+        default="dynamo",
+        description="Kind of frontend: `dynamo`, `sglang-router` (SGLang's own router), `sglang` (clients talk to the "
+        "one worker itself) or `none`.",
+    )
+    placement: Placement = Field(default_factory=Placement, description="Where the frontend runs.")
     args: FlagTable = Field(
         default_factory=dict,
         description="Frontend flags without the dashes, as in `roles.*.args`.",
+        examples=[{"router-mode": "kv", "router-temperature": 0.5}],
     )
     env: EnvTable = Field(default_factory=dict, description="Environment of the frontend process.")
     enable_multiple_frontends: Literal[False] = Field(
@@ -157,6 +187,10 @@ class Benchmark(Strict):
     type: Literal["manual"] = Field(
         default="manual",
         description="`manual`: serve until the job is cancelled or its time is over.",
+    )
+    placement: Placement = Field(
+        default_factory=Placement,
+        description="Where the load comes from; `dedicated` reserves a node for it.",
     )
 
 
@@ -222,10 +256,12 @@ class Recipe(Strict):
     engine: Annotated[Engine, BeforeValidator(inputs.engine, json_schema_input_type=Literal["sglang"] | Engine)] = (
         Field(
             description="Engine of every role: `sglang`, or a mapping of `type` and its knobs.",
+            examples=["sglang"],
         )
     )
     role_table: Roles = Field(alias="roles", description="The workers: `agg`, or `prefill` and `decode`.")
     dynamo: Dynamo = Field(default_factory=Dynamo, description="Dynamo's transports and sidecar defaults.")
+    infra: Infra = Field(default_factory=Infra, description="etcd and NATS.")
     frontend: Frontend = Field(default_factory=Frontend, description="Entry point and router.")
     benchmark: Benchmark = Field(default_factory=Benchmark, description="What is run against the deployment.")
     health_check: HealthCheck = Field(default_factory=HealthCheck, description="How long to wait for readiness.")
@@ -234,14 +270,17 @@ class Recipe(Strict):
         alias="checks",
         description="Post-launch checks: false for none, or a mapping of check name to true, false, `warn`, `fail` "
         "or a mapping.",
+        examples=[False, {"kv_events": "warn", "registration": {"timeout": 60}}],
     )
     environment: EnvTable = Field(
         default_factory=dict,
         description="Environment of every process of the run: engines, sidecars, frontends, services.",
+        examples=[{"HF_HUB_OFFLINE": "1"}],
     )
     sbatch_directives: SbatchTable = Field(
         default_factory=dict,
         description="Further #SBATCH options without the dashes; null is an option without a value.",
+        examples=[{"reservation": "demo", "requeue": None}],
     )
 
     @model_validator(mode="before")

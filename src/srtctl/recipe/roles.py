@@ -28,6 +28,7 @@ class Sidecar(Strict):
     args: SidecarArgs = Field(
         default_factory=dict,
         description="Extra sidecar flags: a mapping as in `roles.*.args`, or a list of words passed as they are.",
+        examples=[{"log-level": "debug"}, ["--log-level", "debug"]],
     )
     startup_timeout: Seconds | None = Field(
         default=None,
@@ -42,6 +43,7 @@ class Role(Strict):
     nodes: inputs.Nodes = Field(
         description="Nodes all workers of this role take together, at least 1; on `decode` also `colocate`: share "
         "the prefill nodes.",
+        examples=[2, "colocate"],
     )
     workers: int = Field(
         default=1,
@@ -57,23 +59,27 @@ class Role(Strict):
         default_factory=dict,
         description="Environment of this role's engine and sidecar processes. Values are text; numbers are taken as "
         "written.",
+        examples=[{"NCCL_DEBUG": "INFO"}],
     )
     args: FlagTable = Field(
         default_factory=dict,
         description="Engine flags without the dashes, kebab or snake case. null or true is a switch, false leaves "
         "it out, a list gives several values, a mapping is passed as JSON.",
+        examples=[{"tensor-parallel-size": 8, "trust-remote-code": True}],
     )
     kv_events: Annotated[
         KvEvents | None, BeforeValidator(inputs.switch, json_schema_input_type=bool | KvEvents | None)
     ] = Field(
         default=None,
         description="Publish KV-cache events: true, false, or a mapping of `publisher` and `topic`.",
+        examples=[True, {"topic": "kv-events"}],
     )
     sidecar: Annotated[Sidecar | None, BeforeValidator(inputs.switch, json_schema_input_type=bool | Sidecar | None)] = (
         Field(
             default=None,
             description="Run the native engine server with a Dynamo sidecar: true, false, or a mapping of `args` and "
             "`startup_timeout`; default: `dynamo.sidecar`.",
+            examples=[True, {"startup_timeout": 600}],
         )
     )
 

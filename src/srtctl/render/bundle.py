@@ -29,8 +29,7 @@ def bundle_files(plan: Plan, run_dir: str, recipe_yaml: str) -> dict[str, str]:
     }
     out |= {f"services/{s.name}.sh": single_script(s, "service", f"{s.name} on node {s.node}") for s in plan.services}
     out |= {
-        f"frontends/{f.name}.sh": single_script(f, "frontend", f"{f.name}: Dynamo frontend on node {f.node}")
-        for f in plan.frontends
+        f"frontends/{f.name}.sh": single_script(f, "frontend", f"{f.name} on node {f.node}") for f in plan.frontends
     }
     out |= {f"workers/{w.name}.sh": worker_script(w) for w in plan.workers}
     out |= _checks_package()

@@ -256,10 +256,14 @@ expect() { # expect TYPE workers=N ranks=N [kv_sources=all]: what the router mus
   EXPECTED+=("$*")
 }
 
-gate() { # gate FRONTEND TIMEOUT: every process is up, then every planned worker is registered with every planned rank
+gate() { # gate ENDPOINT TIMEOUT: every process is up, then every planned worker is registered with every planned rank
   local frontend=$1 timeout=$2 deadline missing
   await_steps "$STARTUP_TIMEOUT" "${STEPS[@]}"
   event processes_ready
+  if [[ $frontend == - ]]; then
+    event gate_passed
+    return
+  fi
   say "every process is up; waiting for registrations at $frontend"
   deadline=$((SECONDS + timeout))
   until missing=$(missing_registrations "$frontend"); do
@@ -276,6 +280,11 @@ gate() { # gate FRONTEND TIMEOUT: every process is up, then every planned worker
 
 missing_registrations() { # says what is missing and fails, or says nothing and succeeds
   local metrics spec type workers ranks sources pairs
+  if ((${#EXPECTED[@]} == 0)); then # a router that exports no registrations
+    http_get "$1" /v1/models | grep -q '"id"' && return
+    echo "no model is listed at $1"
+    return 1
+  fi
   metrics=$(http_get "$1" /metrics) || {
     echo "the frontend does not answer at $1"
     return 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from srtctl import __version__
 from srtctl.plan.model import Plan, Process, Service, Worker, node_address
-from srtctl.render.shell import assignment, common_items, common_prefix, flag_groups, lines, word
+from srtctl.plan.names import ranges
+from srtctl.plan.shell import assignment, common_items, common_prefix, flag_groups, lines, word
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,7 +45,7 @@ def job_script(plan: Plan, run_dir: str) -> str:
         interface=plan.runtime.network_interface or "",
         steps=_steps(plan),
         expectations=_expectations(plan),
-        gate=f'gate "{node_address(plan.frontends[0].node)}:{plan.frontends[0].port}" {plan.health.gate}',
+        gate=f"gate {_address(plan)} {plan.health.gate}",
         python=word(plan.runtime.python),
         pad_after=lambda text: " " * max(_COMMENT_COLUMN - len(text), 0),
     )
@@ -119,6 +121,10 @@ def single_script(service: Service, part: str, title: str) -> str:
     )
 
 
+def _address(plan: Plan) -> str:
+    return word(f"{node_address(plan.endpoint.node)}:{plan.endpoint.port}") if plan.endpoint else "-"
+
+
 def _steps(plan: Plan) -> list[Step]:
     steps = [Step(f"service {s.name} {s.node} services/{s.name}.sh", f"ready: tcp {s.port}") for s in plan.services]
     steps += [
@@ -129,8 +135,13 @@ def _steps(plan: Plan) -> list[Step]:
 
 
 def _expectations(plan: Plan) -> list[str]:
-    """One line a worker type of the router: aggregated workers count as `decode` there (ai-dynamo 1.6.1 metrics)."""
-    out = []
+    """One line a worker type of Dynamo's KV router: aggregated workers count as `decode` there (ai-dynamo 1.6.1 metrics).
+
+    Other routers export no registrations; there the gate waits until a model is listed.
+    """
+    out: list[str] = []
+    if not any(("--router-mode", "kv") in pairwise(f.argv) for f in plan.frontends):
+        return out
     for kind, roles in (("prefill", ("prefill",)), ("decode", ("decode", "agg"))):
         workers = [w for w in plan.workers if w.role in roles]
         if not workers:
@@ -162,17 +173,6 @@ def _process_comment(process: Process) -> str:
         what = "follower: engine only"
     published = ", ".join(f"rank {p.dp_rank} on {p.port}" for p in process.publishers)
     return f"{what}; publishes {published}" if published else what
-
-
-def ranges(nodes: Sequence[int]) -> str:
-    """`(0, 1, 2, 5)` as `0-2,5`."""
-    out: list[list[int]] = []
-    for node in nodes:
-        if out and node == out[-1][-1] + 1:
-            out[-1].append(node)
-        else:
-            out.append([node])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in out)
 
 
 def _nodes_text(nodes: Sequence[int]) -> str:

@@ -45,12 +45,18 @@ def native_sidecar(
         argv += settings.args
     else:
         argv += [word for item in Arguments("sidecar.args", settings.args) for word in words(item)]
-    env = {
+    return SidecarCommand(tuple(argv), worker_env(dynamo_env, address, system_port))
+
+
+def worker_env(dynamo_env: Mapping[str, str], address: str, system_port: int) -> dict[str, str]:
+    """The environment of a process that registers with Dynamo, on the node with that address.
+
+    Nodes have several NICs: Dynamo is told which address to advertise instead of being left to guess.
+    """
+    return {
         **dynamo_env,
-        # Nodes have several NICs: tell Dynamo which address to advertise instead of letting it guess.
         "DYN_EVENT_PLANE_HOST": address,
         "DYN_SYSTEM_HOST": address,
         "DYN_SYSTEM_PORT": str(system_port),
         "DYN_TCP_RPC_HOST": address,
     }
-    return SidecarCommand(tuple(argv), env)

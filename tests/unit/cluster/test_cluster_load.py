@@ -54,20 +54,17 @@ def test_every_key(load) -> None:
     assert profile.default_sbatch_directives == {"mem": "0", "exclusive": None}
     assert profile.env == {"RATIO": "1.50", "NO": "yes"}
     assert (profile.ephemeral_port_floor, profile.nodes_share_host, profile.gpus_per_node) == (9000, True, 4)
-    assert loaded.defaults == {}
 
 
-def test_none_is_the_defaults_and_says_which() -> None:
+def test_values_keep_their_places(load) -> None:
+    loaded = load("cluster: a\nenv:\n  A: 1\n")
+    assert str(loaded.span("env.A")) == f"{loaded.path}:3:6"
+    assert load_cluster(None).span("env.A") is None
+
+
+def test_none_is_the_defaults() -> None:
     loaded = load_cluster(None)
     assert (loaded.profile, loaded.path, loaded.diagnostics) == (ClusterProfile(), None, [])
-    assert loaded.defaults == {
-        "container_runtime": "none",
-        "use_gpus_per_node_directive": True,
-        "use_exclusive_sbatch_directive": True,
-        "ephemeral_port_floor": 32768,
-        "nodes_share_host": False,
-        "runtime_python": "python3",
-    }
 
 
 PROBLEMS = [
@@ -130,7 +127,6 @@ def test_all_problems_in_file_order(load) -> None:
 def test_no_profile_at_all(load, text: str, code: str) -> None:
     loaded = load(text)
     assert loaded.profile is None
-    assert loaded.defaults == {}
     assert [item.code for item in loaded.diagnostics] == [code]
 
 

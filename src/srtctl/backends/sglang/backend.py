@@ -6,8 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from srtctl.backends.base import Command, Layout, PortNeed, ProcessContext, ProcessShape, WorkerShape, flags
+from srtctl.backends.base import (
+    Command,
+    Layout,
+    PortNeed,
+    ProcessContext,
+    ProcessShape,
+    WorkerShape,
+    check_knobs,
+    flags,
+)
 from srtctl.backends.sglang import rules
+from srtctl.backends.sglang.launch import Launch, launch_of
 from srtctl.backends.sglang.topology import Parallelism, parallelism, publisher_ranks
 from srtctl.diagnostics import Diagnostic
 from srtctl.recipe.arguments import Argument, Arguments, compact_json, words
@@ -35,30 +45,38 @@ _RENDERED_BY_US = {
 
 
 class SglangBackend:
-    """`python3 -m sglang.launch_server`, native gRPC beside it when a sidecar wants one."""
+    """`python3 -m sglang.launch_server`, or SGLang inside `python3 -m dynamo.sglang`."""
 
     name = "sglang"
 
-    def check(self, role_name: str, role: Role, gpus: int) -> list[Diagnostic]:
+    def check_recipe(self, recipe: Recipe) -> list[Diagnostic]:
+        named = [_arguments(name, role).get("served-model-name") for name, role in recipe.roles.items()]
+        return [*check_knobs(recipe, ()), *rules.check_served_names([name for name in named if name])]
+
+    def check(self, recipe: Recipe, role_name: str, gpus: int) -> list[Diagnostic]:
+        role = recipe.roles[role_name]
         args = _arguments(role_name, role)
         sizes, problems = parallelism(args)
-        problems += rules.check_arguments(role_name, args, role.sidecar is not None)
+        problems += rules.check_arguments(role_name, role, args, launch_of(recipe, role))
         problems += _check_ports(args)
         return problems or list(rules.check_sizes(role_name, args, sizes, gpus))
 
-    def shape(self, role_name: str, role: Role, layout: Layout) -> tuple[WorkerShape | None, list[Diagnostic]]:
+    def shape(self, recipe: Recipe, role_name: str, layout: Layout) -> tuple[WorkerShape | None, list[Diagnostic]]:
+        role = recipe.roles[role_name]
         args = _arguments(role_name, role)
         sizes, _ = parallelism(args)
         if problems := list(rules.check_layout(role_name, args, sizes, layout)):
             return None, problems
+        launch = launch_of(recipe, role)
         publishing = role.kv_events is not None and role.kv_events.publisher == "zmq"
         ranks = publisher_ranks(sizes, layout.nnodes) if publishing else ((),) * layout.nnodes
         processes = []
         for node_rank in range(layout.nnodes):
-            # A follower without a publisher stays engine-only (dynamo #14908: it would exit at once).
-            sidecar = role.sidecar is not None and (node_rank == 0 or bool(ranks[node_rank]))
-            ports = tuple(_port_needs(role_name, args, sizes, role, layout, node_rank, sidecar))
-            processes.append(ProcessShape(ports, ranks[node_rank], sidecar))
+            # A follower without a publisher stays engine-only (dynamo #14908: its sidecar would exit at once).
+            sidecar = launch is Launch.native and (node_rank == 0 or bool(ranks[node_rank]))
+            registers = launch is Launch.wrapper
+            needs = _port_needs(role_name, args, sizes, role, layout, node_rank, launch, sidecar)
+            processes.append(ProcessShape(tuple(needs), ranks[node_rank], sidecar, registers))
         return WorkerShape(sizes.dp, tuple(processes)), []
 
     def served_name(self, recipe: Recipe) -> str:
@@ -70,6 +88,7 @@ class SglangBackend:
 
     def command(self, recipe: Recipe, role_name: str, shape: WorkerShape, context: ProcessContext) -> Command:
         role = recipe.roles[role_name]
+        launch = launch_of(recipe, role)
         args = _arguments(role_name, role)
         process = shape.processes[context.node_rank]
         common: list[tuple[str, str | None]] = [
@@ -85,36 +104,47 @@ class SglangBackend:
         if role_name != "agg":
             common.append(("disaggregation-mode", role_name))
         user = [word for item in args if item.flag not in _RENDERED_BY_US for word in words(item)]
-        if streaming := _incremental_streaming(args, role.sidecar is not None):
-            user += streaming
+        user += _incremental_streaming(args, launch)
         own: list[tuple[str, str | None]] = [("node-rank", str(context.node_rank))] if context.nnodes > 1 else []
         own += [(flag, str(context.ports[purpose])) for flag, purpose in PORT_FLAGS.items() if purpose in context.ports]
         if role.kv_events is not None:
-            own.append(
-                (
-                    "kv-events-config",
-                    _kv_events_config(role.kv_events, args.get("kv-events-config"), context.ports["kv_events"]),
-                )
-            )
-        argv = ("python3", "-m", "sglang.launch_server", *flags(common), *user, *flags(own))
-        ready = context.ports["grpc"] if process.sidecar else context.ports["http"]
+            config = _kv_events_config(role.kv_events, args.get("kv-events-config"), context.ports["kv_events"])
+            own.append(("kv-events-config", config))
+        argv = ("python3", "-m", launch.module, *flags(common), *user, *flags(own))
         # Wheels ship the native server; without this SGLang tries to compile it at start-up.
-        env = {"SGLANG_RUST_BUILD_MODE": "never"} if role.sidecar is not None else {}
-        return Command(argv, env, ready)
+        env = {"SGLANG_RUST_BUILD_MODE": "never"} if launch is Launch.native else {}
+        return Command(argv, env, _ready_port(launch, process, context))
+
+
+def _ready_port(launch: Launch, process: ProcessShape, context: ProcessContext) -> int | None:
+    """What answers when the process is up: native gRPC, Dynamo's status server, or the leader's HTTP server."""
+    if process.sidecar:
+        return context.ports["grpc"]
+    if launch is Launch.wrapper:
+        return context.ports["system"]
+    return context.ports["http"]
 
 
 def _port_needs(
-    role_name: str, args: Arguments, sizes: Parallelism, role: Role, layout: Layout, node_rank: int, sidecar: bool
+    role_name: str,
+    args: Arguments,
+    sizes: Parallelism,
+    role: Role,
+    layout: Layout,
+    node_rank: int,
+    launch: Launch,
+    sidecar: bool,
 ) -> Iterator[PortNeed]:
     fixed = {purpose: args.get(flag) for flag, purpose in PORT_FLAGS.items()}
     yield _need("http", fixed["http"])
     if node_rank == 0 and layout.nnodes > 1:
         yield PortNeed("dist_init", DIST_INIT_EXTRA + sizes.dp)
     # Ordinary DP behind a sidecar: SGLang must pick separate NCCL ports for its independent TP groups itself.
-    if not (sizes.ordinary_dp and role.sidecar is not None):
+    if not (sizes.ordinary_dp and launch is Launch.native):
         yield _need("nccl", fixed["nccl"])
     if sidecar:
         yield _need("grpc", fixed["grpc"])
+    if sidecar or launch is Launch.wrapper:
         yield PortNeed("system")
     if role_name == "prefill":
         yield replace(_need("bootstrap", fixed["bootstrap"]), common=True)
@@ -162,11 +192,11 @@ def _kv_events_config(events: KvEvents, written: Argument | None, base: int) -> 
     return compact_json(config)
 
 
-def _incremental_streaming(args: Arguments, sidecar: bool) -> tuple[str, ...]:
-    written = args.get("incremental-streaming-output")
-    if written is not None:
+def _incremental_streaming(args: Arguments, launch: Launch) -> tuple[str, ...]:
+    """The sidecar needs deltas on every rank; what the recipe says wins."""
+    if written := args.get("incremental-streaming-output"):
         return words(written) if written.value is not False else ()
-    return ("--incremental-streaming-output",) if sidecar else ()
+    return ("--incremental-streaming-output",) if launch is Launch.native else ()
 
 
 def _arguments(role_name: str, role: Role) -> Arguments:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from srtctl.backends.base import Layout
+from srtctl.backends.sglang.launch import Launch
 from srtctl.backends.sglang.topology import Parallelism
 from srtctl.backends.sizes import DATA, PIPELINE, TENSOR
-from srtctl.diagnostics import Diagnostic
-from srtctl.recipe.arguments import Arguments
+from srtctl.diagnostics import Diagnostic, Related
+from srtctl.recipe.arguments import Argument, Arguments
+from srtctl.recipe.model import Role
 
 #: Flags that srtctl derives from the plan; a recipe that sets one would contradict it. Value: what to write instead.
 OWNED: Mapping[str, str] = {
@@ -23,19 +25,40 @@ OWNED: Mapping[str, str] = {
 DYNAMO_ONLY = ("dump-config-to", "endpoint", "namespace", "dyn-tool-call-parser", "dyn-reasoning-parser")
 
 
-def check_arguments(role: str, args: Arguments, sidecar: bool) -> Iterator[Diagnostic]:
-    """Faults that can be seen in the arguments alone."""
-    yield from args.duplicates()
+def check_served_names(given: Sequence[Argument]) -> Iterator[Diagnostic]:
+    """`--served-model-name` of every role that sets one: a request goes through prefill and decode under one name."""
+    for other in given[1:]:
+        first = given[0]
+        if str(other.value) != str(first.value):
+            yield Diagnostic(
+                "sglang/served-name",
+                f"one deployment serves one model name: `{other.value}` contradicts `{first.value}`",
+                other.path,
+                hint="write the same name, or leave it to one role",
+                related=(Related(f"`{first.value}` is set here", first.path),),
+            )
+
+
+def check_arguments(role: str, settings: Role, args: Arguments, launch: Launch) -> Iterator[Diagnostic]:
+    """Faults that can be seen in one role alone."""
     for flag, instead in OWNED.items():
         for item in args.all(flag):
             yield Diagnostic(
                 "sglang/owned-flag", f"`--{flag}` is set by srtctl", item.path, hint=f"remove it: {instead}"
             )
-    if sidecar:
+    if settings.kv_events is None:
+        for item in args.all("kv-events-config"):
+            yield Diagnostic(
+                "sglang/kv-events-off",
+                f"`--kv-events-config` is given, but `kv_events` is off for role `{role}`",
+                item.path,
+                hint=f"set `roles.{role}.kv_events: true`; the flag itself is rarely needed then",
+            )
+    if launch is not Launch.wrapper:
         for item in args.all(*DYNAMO_ONLY):
             yield Diagnostic(
                 "sglang/dynamo-only-flag",
-                f"`--{item.flag}` belongs to `python3 -m dynamo.sglang`; the native server behind a sidecar rejects it",
+                f"`--{item.flag}` belongs to `python3 -m dynamo.sglang`; SGLang's own server rejects it",
                 item.path,
                 hint="remove it, or pass it to the sidecar in `dynamo.sidecar_args`",
             )

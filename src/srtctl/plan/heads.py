@@ -1,0 +1,43 @@
+"""Where everything runs that is not a worker: etcd and NATS, the frontend, the source of the load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from srtctl.diagnostics import Collector
+from srtctl.recipe.model import Placement, Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Node indices; `total` is what the job asks for. Dedicated nodes follow the workers', so those keep their indices."""
+
+    infra: int
+    frontend: int
+    benchmark: int
+    total: int
+
+
+def place_heads(recipe: Recipe, worker_nodes: int, found: Collector) -> Heads:
+    """The nodes that `placement` keys ask for; a node that the job does not have is a finding."""
+    total = worker_nodes
+
+    def resolve(placement: Placement, path: str) -> int:
+        nonlocal total
+        if placement.node == "dedicated":
+            total += 1
+            return total - 1
+        if placement.node >= worker_nodes:
+            found.error(
+                "placement/no-such-node",
+                f"`{path}` is {placement.node}, but the workers' nodes are 0 to {worker_nodes - 1}",
+                path=path,
+                hint="nodes are counted from 0; `dedicated` adds one",
+            )
+            return 0
+        return placement.node
+
+    infra = resolve(recipe.infra.placement, "infra.placement.node")
+    frontend = resolve(recipe.frontend.placement, "frontend.placement.node")
+    benchmark = resolve(recipe.benchmark.placement, "benchmark.placement.node")
+    return Heads(infra, frontend, benchmark, total)

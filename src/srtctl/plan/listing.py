@@ -1,0 +1,118 @@
+"""A plan as plain lines under headings: what two plans are compared by."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from srtctl.plan.model import Check, Plan, Service, Worker, node_address
+from srtctl.plan.names import ranges, span
+from srtctl.plan.shell import flag_groups, lines, word
+
+#: (section, subject) to lines; the subject is what a section has one of each, "" where it is about the whole job.
+Listing = dict[tuple[str, str], tuple[str, ...]]
+
+OWN, LEADER = "@this-node", "@leader-node"  # words that need no quotes in a shell
+
+
+def listing(plan: Plan) -> Listing:
+    """Everything that decides what runs, so that equal listings mean the same deployment. Not in it: where the plan
+    came from (`source`) and its warnings.
+
+    Addresses that follow from the placement are named by role, and claims by what they are relative to their owner:
+    a worker that moves is one line of `placement`, and the same change on many processes reads the same.
+    """
+    out: Listing = {
+        ("job", ""): tuple(_job(plan)),
+        ("slurm", ""): tuple(_slurm(plan)),
+        ("environment", ""): tuple(_assignments(plan.environment)),
+        ("placement", ""): tuple(_placement(w) for w in plan.workers),
+    }
+    out |= {("ports", owner): tuple(found) for owner, found in _ports(plan).items()}
+    for worker in plan.workers:
+        leader = node_address(worker.nodes[0])
+        for process in worker.processes:
+            argv = _argv(process.argv, leader, LEADER)
+            out["commands", process.name] = (*argv, *_assignments(process.env, node_address(process.node)))
+            if side := process.sidecar:
+                env = _assignments(side.env, node_address(process.node))
+                out["commands", f"{process.name} sidecar"] = (
+                    f"mode {side.mode}",
+                    *_argv(side.argv, leader, LEADER),
+                    *env,
+                )
+    out |= {("services", s.name): tuple(_service(s)) for s in plan.services}
+    out |= {("frontends", f.name): tuple(_service(f)) for f in plan.frontends}
+    out |= {("checks", c.name): tuple(_check(c)) for c in plan.checks}
+    return out
+
+
+def _job(plan: Plan) -> Iterator[str]:
+    yield f"name {plan.name}"
+    yield f"nodes {plan.nodes}"
+    yield f"GPUs a node: {plan.gpus_per_node}"
+    yield f"model {plan.model.path} as {plan.model.served_name}"
+    yield f"endpoint port {plan.endpoint.port} of node {plan.endpoint.node}" if plan.endpoint else "endpoint none"
+    yield f"start-up limit {plan.health.startup} s"
+    yield f"gate limit {plan.health.gate} s"
+    yield f"python {plan.runtime.python}"
+    yield f"interface {plan.runtime.network_interface or 'of the node address in Slurm'}"
+
+
+def _slurm(plan: Plan) -> Iterator[str]:
+    slurm = plan.slurm
+    for label, value in (("time limit", slurm.time_limit), ("account", slurm.account), ("partition", slurm.partition)):
+        if value is not None:
+            yield f"{label} {value}"
+    if slurm.gpus_directive:
+        yield "asks for GPUs"
+    if slurm.exclusive:
+        yield "exclusive nodes"
+    for name, value in sorted(slurm.directives.items()):
+        yield f"--{name}" if value is None else f"--{name}={value}"
+
+
+def _placement(worker: Worker) -> str:
+    ranks = [f"node {p.node} GPU{'s' * (len(p.gpus) > 1)} {ranges(p.gpus) or 'none'}" for p in worker.processes]
+    return f"{worker.name}: {worker.engine} {worker.role}, DP{worker.dp_size}, {'; '.join(ranks)}"
+
+
+def _ports(plan: Plan) -> dict[str, list[str]]:
+    """Claims by owner, then what a process publishes and answers on; the node is left out where it is the owner's own."""
+    home = {p.name: p.node for w in plan.workers for p in w.processes}
+    home |= {s.name: s.node for s in (*plan.services, *plan.frontends)}
+    found: dict[str, list[str]] = defaultdict(list)
+    for claim in plan.claims:
+        elsewhere = "" if home.get(claim.owner) == claim.node else f" on node {claim.node}"
+        found[claim.owner].append(f"{claim.purpose} {span(claim)}{elsewhere}")
+    for process in (p for w in plan.workers for p in w.processes):
+        found[process.name] += [f"rank {p.dp_rank} publishes on {p.port}" for p in process.publishers]
+        if process.ready_port is not None:
+            found[process.name].append(f"ready when {process.ready_port} answers")
+    return found
+
+
+def _service(service: Service) -> Iterator[str]:
+    yield f"node {service.node}"
+    yield f"port {service.port}"
+    address = node_address(service.node)
+    yield from _argv(service.argv, address, OWN)
+    yield from _assignments(service.env, address)
+
+
+def _check(check: Check) -> Iterator[str]:
+    yield f"on failure: {check.on_failure}"
+    yield f"timeout {'of the check' if check.timeout is None else f'{check.timeout:g} s'}"
+    ranks: dict[str, list[int]] = defaultdict(list)
+    for target in check.targets:
+        ranks[target.worker].append(target.dp_rank)
+    yield from (f"{worker} rank{'s' * (len(r) > 1)} {ranges(r)}" for worker, r in ranks.items())
+
+
+def _argv(argv: Sequence[str], address: str, name: str) -> list[str]:
+    """One line a flag, `address` written as `name`."""
+    return lines(flag_groups([item.replace(address, name) for item in argv]))
+
+
+def _assignments(env: Mapping[str, str], own: str = "") -> list[str]:
+    return [f"{name}={OWN if own and value == own else word(value)}" for name, value in sorted(env.items())]

@@ -1,0 +1,102 @@
+"""The commands of a plan, ready to be copied: one of each kind where there are many."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from srtctl.plan.model import Plan, Process
+from srtctl.plan.names import name_list, ranges
+from srtctl.plan.paint import Paint
+from srtctl.plan.shell import flag_groups, lines, word
+
+#: Of more processes with the same flags, the first is shown, with what differs in the others.
+SHOWN = 2
+WIDTH = 116
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """One command of a process: a line of the shell for each variable and flag, and the title above it."""
+
+    title: str
+    words: tuple[str, ...]
+
+
+def command_lines(plan: Plan, paint: Paint) -> Iterator[str]:
+    """Every command with its environment, wrapped between flags; `NODE_ADDR` is bound by the job."""
+    alike: dict[tuple[object, ...], list[Process]] = defaultdict(list)
+    for worker in plan.workers:
+        for process in worker.processes:
+            alike[(worker.role, *_shape(process))].append(process)
+    some = any(len(processes) > SHOWN for processes in alike.values())
+    note = " (one of each kind; `srtctl plan -o json` and `srtctl render` have all of them in full)" if some else ""
+    yield paint("head", "commands") + paint("dim", note)
+    if plan.environment:
+        yield from _print(_Command("environment of everything below", ("export", *_words(plan.environment, ()))), paint)
+    for extra in (*plan.services, *plan.frontends):
+        yield from _print(_Command(f"{extra.name} on node {extra.node}", _words(extra.env, extra.argv)), paint)
+    for processes in alike.values():
+        few = len(processes) <= SHOWN
+        for process in processes if few else processes[:1]:
+            for command in _commands(process):
+                yield from _print(command, paint)
+        if not few:
+            yield from _others(processes, paint)
+
+
+def _commands(process: Process) -> Iterator[_Command]:
+    note = ""
+    if published := process.publishers:
+        ranks, ports = ranges(p.dp_rank for p in published), ranges(p.port for p in published)
+        note = f", publishes KV events of rank{'s' * (len(published) > 1)} {ranks} on {ports}"
+    yield _Command(f"{process.name} on node {process.node}{note}", _words(process.env, process.argv))
+    if side := process.sidecar:
+        yield _Command(f"{side.mode} sidecar of {process.name}", _words(side.env, side.argv))
+
+
+def _others(processes: Sequence[Process], paint: Paint) -> Iterator[str]:
+    first, rest = processes[0], processes[1:]
+    differing: dict[str, None] = {}
+    mine = _split(first)
+    for other in rest:
+        if other.argv != first.argv or other.env != first.env or other.sidecar != first.sidecar:
+            differing |= {one[0]: None for one, two in zip(mine, _split(other), strict=True) if one != two}
+    yield paint("dim", f"# the same on {len(rest):,} more: {name_list([p.name for p in rest])}")
+    if differing:
+        words = f"but for the values of {', '.join(differing)}"
+        for line in textwrap.wrap(
+            words, WIDTH, initial_indent="#   ", subsequent_indent="#   ", break_on_hyphens=False
+        ):
+            yield paint("dim", line)
+
+
+def _shape(process: Process) -> tuple[object, ...]:
+    """What processes shown as one have in common: flags and variables, whatever their values, and the sidecar's mode."""
+    return (*(name for name, _ in _split(process)), process.sidecar.mode if process.sidecar else "")
+
+
+def _split(process: Process) -> list[tuple[str, str]]:
+    """Variables and flags of engine and sidecar, each with its value."""
+    out = [*sorted(process.env.items()), *((g[0], " ".join(g[1:])) for g in flag_groups(process.argv))]
+    if side := process.sidecar:
+        out += [*sorted(side.env.items()), *((g[0], " ".join(g[1:])) for g in flag_groups(side.argv))]
+    return out
+
+
+def _words(env: Mapping[str, str], argv: Sequence[str]) -> tuple[str, ...]:
+    return (*(f"{name}={word(value)}" for name, value in sorted(env.items())), *lines(flag_groups(argv)))
+
+
+def _print(command: _Command, paint: Paint) -> Iterator[str]:
+    yield paint("dim", f"# {command.title}")
+    line = ""
+    for item in command.words:
+        if line and len(line) + len(item) + 3 > WIDTH:
+            yield f"{line} \\"
+            line = f"    {item}"
+        else:
+            line = f"{line} {item}" if line else item
+    yield line

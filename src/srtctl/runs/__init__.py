@@ -1,0 +1,1 @@
+"""Run directories: made, recorded, found, read, followed, and their status derived."""
