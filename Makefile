@@ -20,10 +20,11 @@ demo-down: $(VENV)/.runtime ## stop the demo's sandbox and remove every trace of
 test: $(VENV)/.dev ## install what is missing, run everything
 	@$(BIN)/srtctl sandbox install
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest --cov --cov-report=term
+	@$(BIN)/python -m pytest -q tests/unit -n 2 --cov --cov-report=
+	@$(BIN)/python -m pytest tests/e2e --cov --cov-append --cov-report=term
 
 check: $(VENV)/.dev lint ## seconds: linters, types, import contracts, unit tests, snapshots, schemas
-	@$(BIN)/python -m pytest -q -m "not e2e"
+	@$(BIN)/python -m pytest -q tests/unit -m "not process" -n 2
 
 .PHONY: lint
 lint: $(VENV)/.dev
@@ -39,7 +40,7 @@ snapshots: $(VENV)/.dev ## regenerate tests/snapshots; read the diff before you 
 	@git --no-pager diff --stat -- tests/snapshots
 
 schemas: $(VENV)/.dev ## regenerate schemas/
-	@$(BIN)/python -m srtctl.recipe.schema
+	@$(BIN)/python scripts/write_schemas.py
 
 bench: $(VENV)/.runtime ## start-up and planning, as ratios to `import yaml, pydantic`
 	@$(BIN)/python scripts/bench.py

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from srtctl.cluster.model import ClusterProfile
+from srtctl.plan.schema import plan_schema
 from srtctl.recipe.model import Recipe
 
 FOLDER = Path(__file__).parent.parent / "schemas"
-SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
-    "recipe.schema.json": (Recipe, "srtctl recipe, layout v2"),
-    "cluster.schema.json": (ClusterProfile, "srtctl cluster profile (srtslurm.yaml)"),
+SCHEMAS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
+    "recipe.schema.json": (lambda: _user_schema(Recipe), "srtctl recipe, layout v2"),
+    "cluster.schema.json": (lambda: _user_schema(ClusterProfile), "srtctl cluster profile (srtslurm.yaml)"),
+    "plan.schema.json": (plan_schema, "srtctl plan.json, version 1"),
 }
 
 
-def schema_text(model: type[BaseModel], title: str) -> str:
-    """The JSON Schema of what a user may write for `model`, as it lies in schemas/."""
-    body = _tidy(model.model_json_schema(by_alias=True, mode="validation"))
+def schema_text(body: Callable[[], dict[str, Any]], title: str) -> str:
+    """A JSON Schema as it lies in schemas/."""
     facts = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
-    return json.dumps(facts | body, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(facts | body(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _user_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """What a user may write for `model`."""
+    body: dict[str, Any] = _tidy(model.model_json_schema(by_alias=True, mode="validation"))
+    return body
 
 
 def _tidy(node: Any, names: bool = False) -> Any:
@@ -42,8 +50,8 @@ def _tidy(node: Any, names: bool = False) -> Any:
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for name, (model, title) in SCHEMAS.items():
-        (FOLDER / name).write_text(schema_text(model, title))
+    for name, (body, title) in SCHEMAS.items():
+        (FOLDER / name).write_text(schema_text(body, title))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
@@ -14,6 +15,8 @@ def main() -> None:
         return
     from srtctl.cli.app import app
 
+    # A large plan is a million objects that all stay: the default threshold would look through them again and again.
+    gc.set_threshold(200_000, 20, 20)
     app()
 
 

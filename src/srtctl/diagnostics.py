@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Literal
 
 Severity = Literal["error", "warning"]
@@ -106,6 +105,8 @@ class Collector:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word closest to `word`, `-` and `_` being the same; None when none is near."""
+    from difflib import get_close_matches  # slow to import, and only mistakes need it
+
     by_plain = {name.replace("-", "_"): name for name in sorted(set(known), reverse=True)}
     near = get_close_matches(word.replace("-", "_"), by_plain, n=1, cutoff=0.6)
     return by_plain[near[0]] if near else None

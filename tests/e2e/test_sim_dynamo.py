@@ -140,9 +140,7 @@ def test_ordinary_dp_prefill_fails_the_first_request_to_rank_1(stack: Stack) -> 
     stack.until("rank 0 answers", lambda: stack.ask("hello", **pin, prefill_dp_rank=0)[0] == 200)
     status, answer = stack.ask("hello", **pin, prefill_dp_rank=1)
     assert status == 500, answer
-    conflict = "dispatched to dp_rank 0 but bootstrap_room"
-    assert conflict in stack.last_line("prefill-0")
-    stack.until("the decode leg tells too", lambda: conflict in stack.last_line("decode-0"))
+    assert "dispatched to dp_rank 0 but bootstrap_room" in stack.log("prefill-0")
 
 
 def test_an_engine_that_reports_dp_size_1_makes_the_follower_sidecar_exit(stack: Stack) -> None:
@@ -150,7 +148,7 @@ def test_an_engine_that_reports_dp_size_1_makes_the_follower_sidecar_exit(stack:
     follower = stack.processes["engine-sidecar-1"]
     stack.until("the follower's sidecar ends", lambda: follower.poll() is not None)
     assert follower.returncode == 1
-    assert "KV source rank 1 is outside dp_size 1" in stack.last_line("engine-sidecar-1")
+    assert "KV source rank 1 is outside dp_size 1" in stack.log("engine-sidecar-1")
     assert stack.processes["engine-1"].poll() is None
 
 

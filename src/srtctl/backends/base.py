@@ -94,7 +94,10 @@ class Backend(Protocol):
         ...
 
     def shape(self, recipe: Recipe, role_name: str, layout: Layout) -> tuple[WorkerShape | None, list[Diagnostic]]:
-        """DP size, port needs, publishers and sidecars of a worker laid out so; None with the reasons when it cannot run."""
+        """DP size, port needs, publishers and sidecars of a worker laid out so; None with the reasons when it cannot run.
+
+        Asked only about roles in which `check` found nothing.
+        """
         ...
 
     def served_name(self, recipe: Recipe) -> str:

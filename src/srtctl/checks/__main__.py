@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None, limits: Limits | None = None) -> int
 
 def _check(args: argparse.Namespace, limits: Limits) -> int:
     deployment = load(args.plan, args.nodes)
-    selected = runner.select(deployment, args.only)
+    selected = runner.select(deployment, args.only, args.through)
     if not args.out.parent.is_dir():
         raise InputError(f"{args.out}: its folder does not exist")
     started, clock = time.time(), time.monotonic()
@@ -37,11 +37,13 @@ def _check(args: argparse.Namespace, limits: Limits) -> int:
     results = runner.run(context, selected, _tell)
     content = report.document(results, started, time.monotonic() - clock)
     report.write(args.out, content)
+    if args.cause:
+        print(report.first_failure(results))
     return EXIT_FAILED if content["verdict"] == FAIL else EXIT_PASSED
 
 
 def _tell(check: CheckResult) -> None:
-    print(report.line(check), file=sys.stderr, flush=True)
+    print("\n".join(report.lines(check)), file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,6 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=Path, required=True, metavar="FILE", help="state/nodes.tsv of the run")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="where checks.json goes")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="run this check; repeatable")
+    parser.add_argument("--through", metavar="NAME", help="run the checks up to this one, whichever are planned")
+    parser.add_argument("--cause", action="store_true", help="print the first failure in one line on stdout")
     parser.add_argument(
         "--timeout", type=_seconds, default=300.0, metavar="SECONDS", help="for all checks together (default: 300)"
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from srtctl.checks import discovery, frontend
+from srtctl.checks import discovery, frontend, pinning
 from srtctl.checks.deployment import Deployment
 from srtctl.checks.identity import assign
 from srtctl.checks.model import Target
@@ -23,7 +23,8 @@ class Limits:
 
     request: one HTTP exchange; an engine's first request may compile kernels.
     registration: how long a registration may take to show everywhere; an etcd lease outlives its process by 16 s.
-    kv_events: from the first try of the KV-event targets to the last.
+    kv_events: from the first try of the KV-event targets to the last; also how long a publisher may stay silent.
+    load: all requests of the load together.
     settle: how long the event of one request may take to reach the router.
     poll: the pause between two looks. parallel: requests in flight at a time.
     """
@@ -31,6 +32,7 @@ class Limits:
     request: float = 60.0
     registration: float = 20.0
     kv_events: float = 15.0
+    load: float = 120.0
     settle: float = 2.0
     poll: float = 0.25
     parallel: int = 16
@@ -39,14 +41,19 @@ class Limits:
         """The limits of a check whose plan gives it `timeout` seconds."""
         if timeout is None:
             return self
-        return replace(self, request=min(self.request, timeout), registration=timeout, kv_events=timeout)
+        request = min(self.request, timeout)
+        return replace(self, request=request, registration=timeout, kv_events=timeout, load=timeout)
 
 
 @dataclass(frozen=True)
 class Context:
+    """`settings` are the numbers of the check that runs now; `broken` are the targets that failed an earlier check."""
+
     deployment: Deployment
     limits: Limits
     deadline: Deadline
+    settings: Mapping[str, int] = field(default_factory=dict)
+    broken: frozenset[Target] = frozenset()
 
     def timeout(self) -> float:
         """Seconds that one HTTP exchange may take now."""
@@ -69,6 +76,10 @@ class Context:
     def instances(self) -> dict[Target, discovery.Card]:
         """The registration that serves each (worker, rank) now. Raises NetError."""
         return assign(self.deployment.workers, self.snapshot().cards).instances()
+
+    def pin(self, instances: Mapping[Target, discovery.Card], target: Target, turn: int = 0) -> pinning.Pin | str:
+        """The pin of `target`, or why it has none."""
+        return pinning.pin(self.deployment, instances, target, turn, self.broken)
 
     def chat(self, text: str, pin: Mapping[str, int]) -> frontend.Answer:
         """One request. Raises NetError."""

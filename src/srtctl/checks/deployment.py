@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from srtctl.checks.model import Target
@@ -19,25 +19,60 @@ class Publisher:
 
 
 @dataclass(frozen=True)
+class Node:
+    """A node of this job: its name in Slurm, its address."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Process:
+    """An engine process with its parts (`engine`, and `sidecar` where it has one), or a service or frontend.
+
+    `visible` is its planned CUDA_VISIBLE_DEVICES (empty: not set); `listens` are the ports that must listen, by purpose.
+    """
+
+    name: str
+    node: int
+    parts: tuple[str, ...]
+    visible: str
+    listens: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Worker:
-    """A planned worker. `serving` are the `host:port` of the status servers of its serving sidecars."""
+    """A planned worker. `serving` are the `host:port` of the status servers of its serving sidecars.
+
+    `topic` is that of its KV events, `bootstrap` the `host:port` that its prefill leader must announce (else empty).
+    `dp_attention`: its DP ranks share the GPUs of one TP group.
+    """
 
     name: str
     role: str
     dp_size: int
-    leader: str
     serving: tuple[str, ...]
     publishers: Mapping[int, Publisher]
+    processes: tuple[Process, ...]
+    topic: str = ""
+    bootstrap: str = ""
+    dp_attention: bool = False
+
+    @property
+    def leader(self) -> str:
+        """Name of its leader process."""
+        return self.processes[0].name
 
 
 @dataclass(frozen=True)
 class PlannedCheck:
-    """`timeout` is in seconds; None leaves it to the check."""
+    """`timeout` is in seconds; None leaves it to the check. `settings` are numbers that only this check has."""
 
     name: str
     on_failure: str
     targets: tuple[Target, ...]
     timeout: float | None = None
+    settings: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,8 +87,15 @@ class FileDiscovery:
 
 @dataclass(frozen=True)
 class Deployment:
-    """`model` is the served name, `frontend` a URL. Only a `kv_router` tells which workers and ranks it knows."""
+    """`model` is the served name, `frontend` a URL. Only a `kv_router` tells which workers and ranks it knows.
 
+    `run_dir` holds `logs`, `state` and `events`; `claimed` are the ports reserved on each node.
+    """
+
+    run_dir: Path
+    nodes: Mapping[int, Node]
+    claimed: Mapping[int, frozenset[int]]
+    singles: tuple[Process, ...]
     model: str
     frontend: str
     kv_router: bool
@@ -64,3 +106,10 @@ class Deployment:
     def worker(self, name: str) -> Worker:
         """The worker of that name; `load` made sure that every target has one."""
         return next(worker for worker in self.workers if worker.name == name)
+
+    def process_of(self, target: Target) -> Process:
+        """The engine process that a target is about: where its rank publishes, else the leader's."""
+        worker = self.worker(target.worker)
+        publisher = None if target.dp_rank is None else worker.publishers.get(target.dp_rank)
+        name = publisher.process if publisher else worker.leader
+        return next(process for process in worker.processes if process.name == name)

@@ -24,7 +24,11 @@ _KV_TOPIC = "/topic/kv-events/"
 
 @dataclass(frozen=True)
 class Card:
-    """One serving registration. `status_servers` are the `host:port` where its sidecar serves the model's files."""
+    """One serving registration. `status_servers` are the `host:port` where its sidecar serves the model's files.
+
+    `bootstrap` is the `host:port` that a prefill worker announces, `group` the distributed group of a worker of several
+    nodes; empty where there is none.
+    """
 
     key: str
     worker_id: int
@@ -35,6 +39,8 @@ class Card:
     block_size: int
     context_length: int
     status_servers: frozenset[str]
+    bootstrap: str = ""
+    group: str = ""
 
     def dp_ranks(self) -> range:
         return range(self.first_rank, self.first_rank + self.ranks)
@@ -95,7 +101,13 @@ def _card(key: str, value: Any) -> Card:
         block_size=int(card["kv_cache_block_size"]),
         context_length=int(card["context_length"]),
         status_servers=frozenset(_status_servers(card)),
+        bootstrap=_bootstrap(runtime.get("disaggregated_endpoint")),
+        group=str((runtime.get("runtime_data") or {}).get("sglang_worker_group_id") or ""),
     )
+
+
+def _bootstrap(endpoint: Any) -> str:
+    return f"{endpoint['bootstrap_host']}:{endpoint['bootstrap_port']}" if endpoint else ""
 
 
 def _status_servers(value: object) -> Iterator[str]:

@@ -20,8 +20,10 @@ class Answer:
 
     `served_by` is `nvext.worker_id`: `{prefill,decode}_{worker_id,dp_rank}`. `hit_rate` is the router's own share of
     the prompt's blocks that it knows to be cached on the chosen rank; `cached_tokens` is the engine's word.
+    `request_id` is the id that the frontend's log has too.
     """
 
+    request_id: str
     served_by: Mapping[str, int]
     prompt_tokens: int
     completion_tokens: int
@@ -49,6 +51,7 @@ def chat(url: str, model: str, text: str, pin: Mapping[str, int], *, timeout: fl
         usage = body["usage"]
         hit_rate = (extension.get("timing") or {}).get("kv_hit_rate")
         return Answer(
+            request_id=str(body["id"]).partition("-")[2],
             served_by={str(name): int(value) for name, value in (extension.get("worker_id") or {}).items()},
             prompt_tokens=int(usage["prompt_tokens"]),
             completion_tokens=int(usage["completion_tokens"]),

@@ -23,7 +23,7 @@ from srtctl.checks.context import Context
 from srtctl.checks.discovery import Card
 from srtctl.checks.model import FAIL, PASS, SKIP, Outcome, Target, TargetResult
 from srtctl.checks.net import Deadline, NetError
-from srtctl.checks.pinning import Pin, as_evidence, misrouted, pin
+from srtctl.checks.pinning import Pin, as_evidence, misrouted
 
 _BLOCKS = 8
 _CHARACTERS_A_TOKEN = 3  # more than any tokenizer makes of random hex digits
@@ -73,7 +73,7 @@ def prompt(block_size: int, context_length: int) -> str:
 
 def _pinned(context: Context, instances: Mapping[Target, Card], target: Target, deadline: Deadline) -> Try:
     """A new prompt, twice to the target; the second time again until the router knows it or it had time to settle."""
-    pinned = pin(context.deployment, instances, target)
+    pinned = context.pin(instances, target)
     if not isinstance(pinned, Pin):
         return Try(pinned)
     card = instances[target]
@@ -145,7 +145,7 @@ def _result(context: Context, target: Target, tries: Sequence[Try], seconds: flo
 
 
 def _hint(context: Context, target: Target) -> str:
-    publisher = context.deployment.worker(target.worker).publishers.get(target.dp_rank)
+    publisher = context.deployment.worker(target.worker).publishers.get(target.rank)
     if publisher is None:
         return "the plan has no KV publisher for it"
     return (

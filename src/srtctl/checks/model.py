@@ -19,13 +19,36 @@ class InputError(Exception):
 
 @dataclass(frozen=True, order=True)
 class Target:
-    """One global DP rank of one planned worker."""
+    """What a check looks at: one global DP rank of a planned worker, a worker (no rank), or the deployment (neither)."""
 
     worker: str
-    dp_rank: int
+    dp_rank: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.worker} rank {self.dp_rank}"
+        if not self.worker:
+            return "the deployment"
+        return self.worker if self.dp_rank is None else f"{self.worker} rank {self.dp_rank}"
+
+    @property
+    def rank(self) -> int:
+        """Its DP rank; only of a target that is one (ValueError)."""
+        if self.dp_rank is None:
+            raise ValueError(f"{self} is no single rank")
+        return self.dp_rank
+
+    def touches(self, other: Target) -> bool:
+        """Whether one is, or is a part of, the other."""
+        if not (self.worker and other.worker):
+            return True
+        return self.worker == other.worker and (None in (self.dp_rank, other.dp_rank) or self.dp_rank == other.dp_rank)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A symptom that is understood: what caused it, and what to do. Two sentences for a person."""
+
+    cause: str
+    remedy: str
 
 
 @dataclass(frozen=True)
@@ -36,6 +59,7 @@ class TargetResult:
     verdict: Verdict
     message: str
     evidence: Mapping[str, object] = field(default_factory=dict)
+    diagnosis: Diagnosis | None = None
 
 
 @dataclass(frozen=True)

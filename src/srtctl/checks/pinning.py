@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from srtctl.checks.deployment import Deployment
@@ -20,29 +20,45 @@ class Pin:
     served_by: Mapping[str, int]
 
 
-def pin(deployment: Deployment, instances: Mapping[Target, Card], target: Target) -> Pin | str:
-    """The pin of `target`, or why it has none. A prefill or decode rank gets a partner of the other role in turn."""
+def partners(deployment: Deployment, instances: Mapping[Target, Card], target: Target) -> int:
+    """How many ranks of the other role `target` can be paired with; 1 for an aggregated rank, which needs none."""
+    role = deployment.worker(target.worker).role
+    return 1 if role == "agg" else len(_of_role(deployment, instances, _OTHER_LEG[role]))
+
+
+def pin(
+    deployment: Deployment,
+    instances: Mapping[Target, Card],
+    target: Target,
+    turn: int = 0,
+    broken: Collection[Target] = (),
+) -> Pin | str:
+    """The pin of `target`, or why it has none.
+
+    A prefill or decode rank gets a partner of the other role in turn, one that is not known to be `broken` if there is.
+    """
     if target not in instances:
         return "not registered"
     role = deployment.worker(target.worker).role
     if role == "agg":
         prefill = decode = target
     else:
-        partners = _of_role(deployment, instances, _OTHER_LEG[role])
-        if not partners:
+        registered = _of_role(deployment, instances, _OTHER_LEG[role])
+        others = [other for other in registered if other not in broken] or registered
+        if not others:
             return f"no {_OTHER_LEG[role]} worker is registered to pair it with"
-        partner = partners[_of_role(deployment, instances, role).index(target) % len(partners)]
+        partner = others[(_of_role(deployment, instances, role).index(target) + turn) % len(others)]
         prefill, decode = (target, partner) if role == "prefill" else (partner, target)
     served_by = {
         "prefill_worker_id": instances[prefill].worker_id,
-        "prefill_dp_rank": prefill.dp_rank,
+        "prefill_dp_rank": prefill.rank,
         "decode_worker_id": instances[decode].worker_id,
-        "decode_dp_rank": decode.dp_rank,
+        "decode_dp_rank": decode.rank,
     }
     if role == "agg":
-        return Pin({"backend_instance_id": served_by["decode_worker_id"], "dp_rank": decode.dp_rank}, served_by)
+        return Pin({"backend_instance_id": served_by["decode_worker_id"], "dp_rank": decode.rank}, served_by)
     request = {name: value for name, value in served_by.items() if name != "decode_dp_rank"}
-    return Pin({**request, "dp_rank": decode.dp_rank}, served_by)
+    return Pin({**request, "dp_rank": decode.rank}, served_by)
 
 
 def misrouted(pin: Pin, served_by: Mapping[str, int], instances: Mapping[Target, Card]) -> str:

@@ -8,7 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from srtctl.checks.deployment import Deployment, EtcdDiscovery, FileDiscovery, PlannedCheck, Publisher, Worker
+from srtctl.checks.deployment import (
+    Deployment,
+    EtcdDiscovery,
+    FileDiscovery,
+    Node,
+    PlannedCheck,
+    Process,
+    Publisher,
+    Worker,
+)
 from srtctl.checks.model import InputError, Target
 
 PLAN_VERSION = 1
@@ -26,9 +35,9 @@ def load(plan_path: Path, nodes_path: Path) -> Deployment:
     version = plan.get("version") if isinstance(plan, dict) else None
     if version != PLAN_VERSION:
         raise InputError(f"{plan_path}: plan version is {version!r}, these checks read version {PLAN_VERSION}")
-    addresses = read_nodes(nodes_path)
+    nodes = read_nodes(nodes_path)
     try:
-        return _bind(plan, addresses)
+        return _bind(plan, nodes, plan_path.parent)
     except InputError as error:
         raise InputError(f"{plan_path}: {error}") from None
     except KeyError as error:
@@ -37,15 +46,15 @@ def load(plan_path: Path, nodes_path: Path) -> Deployment:
         raise InputError(f"{plan_path}: not a plan of version {PLAN_VERSION}: {error}") from None
 
 
-def read_nodes(path: Path) -> dict[int, str]:
-    """Node index -> address, from lines of `index TAB name TAB address`. Raises InputError."""
-    addresses: dict[int, str] = {}
+def read_nodes(path: Path) -> dict[int, Node]:
+    """Node index -> node, from lines of `index TAB name TAB address`. Raises InputError."""
+    nodes: dict[int, Node] = {}
     for number, line in enumerate(_read(path).splitlines(), 1):
         fields = line.split("\t")
         if len(fields) != 3 or not fields[0].isdigit() or not fields[2]:
             raise InputError(f"{path}:{number}: expected index, name and address with tabs between, found {line!r}")
-        addresses[int(fields[0])] = fields[2]
-    return addresses
+        nodes[int(fields[0])] = Node(fields[1], fields[2])
+    return nodes
 
 
 def _read(path: Path) -> str:
@@ -57,22 +66,24 @@ def _read(path: Path) -> str:
         raise InputError(f"{path}: not UTF-8 text: {error.reason}") from None
 
 
-def _bind(plan: Mapping[str, Any], addresses: Mapping[int, str]) -> Deployment:
+def _bind(plan: Mapping[str, Any], nodes: Mapping[int, Node], run_dir: Path) -> Deployment:
+    addresses = {index: node.address for index, node in nodes.items()}
     if not plan["frontends"]:
         raise InputError("the plan has no frontend, so there is nothing to send requests to")
     frontend = plan["frontends"][0]
     env = {name: _resolve(value, addresses) for name, value in frontend["env"].items()}
-    workers = tuple(_worker(worker, addresses) for worker in plan["workers"])
+    workers = tuple(_worker(worker, plan["claims"], addresses) for worker in plan["workers"])
     checks = tuple(
         PlannedCheck(
             check["name"],
             check["on_failure"],
             tuple(Target(target["worker"], target["dp_rank"]) for target in check["targets"]),
             float(check["timeout"]) if check.get("timeout") is not None else None,
+            {name: int(value) for name, value in (check.get("settings") or {}).items()},
         )
         for check in plan["checks"]
     )
-    known = {Target(worker.name, rank) for worker in workers for rank in range(worker.dp_size)}
+    known = {Target(worker.name, rank) for worker in workers for rank in (None, *range(worker.dp_size))} | {Target("")}
     for check in checks:
         if check.on_failure not in ON_FAILURE:
             raise InputError(f"check {check.name}: on_failure is {check.on_failure!r}, not one of {ON_FAILURE}")
@@ -80,6 +91,14 @@ def _bind(plan: Mapping[str, Any], addresses: Mapping[int, str]) -> Deployment:
             if target not in known:
                 raise InputError(f"check {check.name}: the plan has no {target}")
     return Deployment(
+        run_dir=run_dir,
+        nodes=nodes,
+        claimed=_claimed(plan["claims"]),
+        singles=tuple(
+            Process(single["name"], single["node"], (part,), "", {part: single["port"]})
+            for part, key in (("service", "services"), ("frontend", "frontends"))
+            for single in plan[key]
+        ),
         model=plan["model"]["served_name"],
         frontend=f"http://{authority(_address(addresses, frontend['node']), frontend['port'])}",
         kv_router=_router_mode(frontend["argv"]) == "kv",
@@ -89,18 +108,54 @@ def _bind(plan: Mapping[str, Any], addresses: Mapping[int, str]) -> Deployment:
     )
 
 
+def _claimed(claims: Sequence[Mapping[str, Any]]) -> dict[int, frozenset[int]]:
+    ports: dict[int, set[int]] = {}
+    for claim in claims:
+        ports.setdefault(claim["node"], set()).update(range(claim["first"], claim["first"] + claim["count"]))
+    return {node: frozenset(found) for node, found in ports.items()}
+
+
 def _router_mode(argv: Sequence[str]) -> str:
-    """The value of the last `--router-mode`, as the frontend reads it; its default is round-robin."""
-    mode = "round-robin"
+    """As the frontend reads it; its default is round-robin."""
+    return flag(argv, "--router-mode") or "round-robin"
+
+
+def flag(argv: Sequence[str], name: str) -> str:
+    """The value of the last `name VALUE` or `name=VALUE`; empty if there is none."""
+    value = ""
     for index, word in enumerate(argv):
-        if word == "--router-mode":
-            mode = argv[index + 1]
-        elif word.startswith("--router-mode="):
-            mode = word.partition("=")[2]
-    return mode
+        if word == name:
+            value = argv[index + 1]
+        elif word.startswith(f"{name}="):
+            value = word.partition("=")[2]
+    return value
 
 
-def _worker(worker: Mapping[str, Any], addresses: Mapping[int, str]) -> Worker:
+def _process(process: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) -> Process:
+    """Its engine and sidecar. Nothing is known to listen where the plan has no `ready_port`."""
+    purposes = ("http", "grpc", "system") if process["ready_port"] else ("system",)
+    listens = {
+        claim["purpose"]: claim["first"]
+        for claim in claims
+        if claim["owner"] == process["name"] and claim["node"] == process["node"] and claim["purpose"] in purposes
+    }
+    parts = ("engine", "sidecar") if process["sidecar"] else ("engine",)
+    return Process(process["name"], process["node"], parts, process["env"].get("CUDA_VISIBLE_DEVICES", ""), listens)
+
+
+def _topic(argv: Sequence[str]) -> str:
+    """The topic of the engine's KV events; SGLang's own default is empty, which every subscriber gets."""
+    text = flag(argv, "--kv-events-config")
+    return str(json.loads(text).get("topic", "")) if text else ""
+
+
+def _bootstrap(worker: Mapping[str, Any], addresses: Mapping[int, str]) -> str:
+    leader = worker["processes"][0]
+    port = flag(leader["argv"], "--disaggregation-bootstrap-port") if worker["role"] == "prefill" else ""
+    return authority(_address(addresses, leader["node"]), port) if port else ""
+
+
+def _worker(worker: Mapping[str, Any], claims: Sequence[Mapping[str, Any]], addresses: Mapping[int, str]) -> Worker:
     if worker["role"] not in ROLES:
         raise InputError(f"worker {worker['name']}: role is {worker['role']!r}, not one of {ROLES}")
     serving = tuple(
@@ -115,8 +170,17 @@ def _worker(worker: Mapping[str, Any], addresses: Mapping[int, str]) -> Worker:
         for process in worker["processes"]
         for publisher in process["publishers"]
     }
+    leader = worker["processes"][0]
     return Worker(
-        worker["name"], worker["role"], worker["dp_size"], worker["processes"][0]["name"], serving, publishers
+        worker["name"],
+        worker["role"],
+        worker["dp_size"],
+        serving,
+        publishers,
+        tuple(_process(process, claims) for process in worker["processes"]),
+        _topic(leader["argv"]),
+        _bootstrap(worker, addresses),
+        "--enable-dp-attention" in leader["argv"],
     )
 
 

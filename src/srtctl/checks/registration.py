@@ -23,13 +23,15 @@ _INDEXED_POOL = {"agg": "decode", "prefill": "prefill"}
 
 
 def run(context: Context, targets: Sequence[Target]) -> Outcome:
-    """Looks until everything is there or the time for registration is over, and reports the last look."""
+    """Looks until everything is there or the time for registration is over, and reports the last look that saw it."""
     deadline = context.deadline.within(context.limits.registration)
+    outcome = None
     while True:
         try:
             outcome = evaluate(context.deployment, targets, context.snapshot(), context.models(), context.router())
         except NetError as error:
-            outcome = Outcome(tuple(TargetResult(target, FAIL, f"{target}: {error}") for target in targets))
+            if outcome is None or deadline.remaining():
+                outcome = Outcome(tuple(TargetResult(target, FAIL, f"{target}: {error}") for target in targets))
         if combined(outcome) == PASS or not deadline.remaining():
             return outcome
         context.pause()
@@ -72,6 +74,8 @@ def _target(
             "dp_ranks": card.ranks,
             "router_registered": (card.worker_id, target.dp_rank) in router.registered if router else None,
             "kv_event_sources": [source.key for source in sources],
+            **({"bootstrap": card.bootstrap} if card.bootstrap else {}),
+            **({"group": card.group} if card.group else {}),
         }
     if complaint:
         return TargetResult(target, FAIL, f"{target}: {complaint}", evidence)
@@ -107,7 +111,15 @@ def _complaint(
     if router and (card.worker_id, target.dp_rank) not in router.registered:
         hint = "" if router.registered else "; the router has nobody, is its mode kv?"
         return f"registered in discovery, but not with the frontend's router as worker id {card.worker_id}{hint}"
-    publisher = worker.publishers.get(target.dp_rank)
+    if worker.bootstrap and card.bootstrap != worker.bootstrap:
+        found = (
+            f"announces its bootstrap server at {card.bootstrap}" if card.bootstrap else "announces no bootstrap server"
+        )
+        return f"{found}, the plan has it at {worker.bootstrap}; see {log}"
+    for name, others in assignment.cards.items():
+        if card.group and name != worker.name and any(other.group == card.group for other in others):
+            return f"{worker.name} and {name} registered as one distributed group, {card.group}"
+    publisher = worker.publishers.get(target.rank)
     if publisher and len(sources) != 1:
         return (
             f"{len(sources) or 'no'} KV event source{'s' if sources else ''} registered, "

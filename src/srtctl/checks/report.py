@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from srtctl.checks.model import FAIL, PASS, SKIP, CheckResult, InputError, overall
+from srtctl.checks.model import FAIL, PASS, SKIP, CheckResult, InputError, TargetResult, overall
 
 VERSION = 1
 _MARKS = {PASS: "✓", FAIL: "✗", SKIP: "-"}
@@ -28,20 +28,24 @@ def document(results: Sequence[CheckResult], started: float, seconds: float) -> 
                 "on_failure": check.on_failure,
                 "seconds": check.seconds,
                 "reason": check.reason,
-                "targets": [
-                    {
-                        "worker": result.target.worker,
-                        "dp_rank": result.target.dp_rank,
-                        "verdict": result.verdict,
-                        "message": result.message,
-                        "evidence": dict(result.evidence),
-                    }
-                    for result in check.targets
-                ],
+                "targets": [_target(result) for result in check.targets],
             }
             for check in results
         ],
     }
+
+
+def _target(result: TargetResult) -> dict[str, object]:
+    content: dict[str, object] = {
+        "worker": result.target.worker,
+        "dp_rank": result.target.dp_rank,
+        "verdict": result.verdict,
+        "message": result.message,
+        "evidence": dict(result.evidence),
+    }
+    if result.diagnosis:
+        content["diagnosis"] = {"cause": result.diagnosis.cause, "remedy": result.diagnosis.remedy}
+    return content
 
 
 def write(path: Path, content: object) -> None:
@@ -55,8 +59,23 @@ def write(path: Path, content: object) -> None:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def line(check: CheckResult) -> str:
-    """`✗ kv_events  FAIL  1 of 2 targets, 15.2 s: <reason>`; a failure that only warns says so."""
+def lines(check: CheckResult) -> list[str]:
+    """`✗ kv_events  FAIL  1 of 2 targets, 15.2 s: <reason>`, then each cause with its remedy.
+
+    A failure that only warns says so.
+    """
+    out = [_line(check)]
+    for diagnosis in dict.fromkeys(result.diagnosis for result in check.targets if result.diagnosis):
+        out += [f"    cause:  {diagnosis.cause}", f"    remedy: {diagnosis.remedy}"]
+    return out
+
+
+def first_failure(results: Sequence[CheckResult]) -> str:
+    """The reason of the first check that failed; empty if none did."""
+    return next((check.reason for check in results if check.verdict == FAIL), "")
+
+
+def _line(check: CheckResult) -> str:
     passed = sum(result.verdict == PASS for result in check.targets)
     word = _WORDS[check.verdict] + (" (warning)" if check.verdict == FAIL and check.on_failure == "warn" else "")
     reason = f": {check.reason}" if check.reason else ""

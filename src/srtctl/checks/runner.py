@@ -5,40 +5,56 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
-from srtctl.checks import kv_events, rank_routing, registration
+from srtctl.checks import (
+    cache_reuse,
+    gather,
+    kv_events,
+    load,
+    placement,
+    publishers,
+    rank_routing,
+    registration,
+    transfer,
+)
 from srtctl.checks.context import Context
 from srtctl.checks.deployment import Deployment, PlannedCheck
-from srtctl.checks.model import (
-    FAIL,
-    SKIP,
-    CheckResult,
-    InputError,
-    Outcome,
-    Target,
-    TargetResult,
-    combined,
-)
+from srtctl.checks.model import FAIL, SKIP, CheckResult, InputError, Outcome, Target, TargetResult, combined
 
 
 @dataclass(frozen=True)
 class Check:
-    """`blocks_all`: its failure at one target leaves nothing for later checks to prove at any."""
+    """`needs` are the checks that must not have failed at a target for this one to prove anything there.
+
+    `blocks_all`: its failure at one target leaves nothing for the checks that need it to prove at any.
+    """
 
     name: str
     run: Callable[[Context, Sequence[Target]], Outcome]
-    blocks_all: bool
+    needs: tuple[str, ...] = ()
+    blocks_all: bool = False
 
 
 CHECKS = (
-    Check("registration", registration.run, blocks_all=True),
-    Check("rank_routing", rank_routing.run, blocks_all=False),
-    Check("kv_events", kv_events.run, blocks_all=False),
+    Check("placement", placement.run),
+    Check("registration", registration.run, ("placement",), blocks_all=True),
+    Check("rank_routing", rank_routing.run, ("placement", "registration")),
+    Check("publishers", publishers.run, ("placement", "registration", "rank_routing")),
+    Check("kv_events", kv_events.run, ("placement", "registration", "rank_routing", "publishers")),
+    Check("cache_reuse", cache_reuse.run, ("placement", "registration", "rank_routing", "publishers", "kv_events")),
+    Check("transfer", transfer.run, ("placement", "registration", "rank_routing")),
+    Check("load", load.run, ("placement", "registration", "rank_routing", "transfer")),
 )
 
 
-def select(deployment: Deployment, only: Collection[str]) -> tuple[tuple[Check, PlannedCheck], ...]:
-    """The plan's checks, or those of `only`, in the order they run. Raises InputError for a name that is not there."""
+def select(
+    deployment: Deployment, only: Collection[str], through: str | None = None
+) -> tuple[tuple[Check, PlannedCheck], ...]:
+    """The plan's checks, or those of `only`, in the order they run, up to `through`.
+
+    Raises InputError for a name that is not there.
+    """
     planned = {check.name: check for check in deployment.checks}
     known = [check.name for check in CHECKS]
     for name in planned:
@@ -47,7 +63,11 @@ def select(deployment: Deployment, only: Collection[str]) -> tuple[tuple[Check, 
     for name in only:
         if name not in planned:
             raise InputError(f"--only {name}: the plan has no such check, it has {', '.join(planned) or 'none'}")
-    return tuple((check, planned[check.name]) for check in CHECKS if check.name in (only or planned))
+    if through is not None and through not in known:
+        raise InputError(f"--through {through}: there is no such check, there are {', '.join(known)}")
+    upto = known if through is None else [*takewhile(lambda name: name != through, known), through]
+    wanted = [check for check in CHECKS if check.name in (only or planned) and check.name in upto]
+    return tuple((check, planned[check.name]) for check in wanted)
 
 
 def run(
@@ -55,31 +75,36 @@ def run(
 ) -> tuple[CheckResult, ...]:
     """The result of every selected check; `report` gets each one as it ends."""
     results: list[CheckResult] = []
-    failed: dict[Target, str] = {}
-    blocked = ""
     for check, planned in selected:
-        why_not = {target: blocked or failed.get(target, "") for target in planned.targets}
+        why_not = {target: _blocked(check, target, results) for target in planned.targets}
         limits = context.limits.for_check(planned.timeout)
-        result = _run_one(check, planned, replace(context, limits=limits), why_not)
+        broken = frozenset(item.target for result in results for item in result.targets if item.verdict == FAIL)
+        now = replace(context, limits=limits, settings=planned.settings, broken=broken)
+        result = _run_one(check, planned, now, why_not)
         results.append(result)
         report(result)
-        failed.update(
-            {
-                item.target: f"because {check.name} failed: {item.message}"
-                for item in result.targets
-                if item.verdict == FAIL
-            }
-        )
-        if result.verdict == FAIL and check.blocks_all:
-            blocked = f"because {check.name} failed: {result.reason}"
     return tuple(results)
+
+
+def _blocked(check: Check, target: Target, results: Sequence[CheckResult]) -> str:
+    """Because of what earlier failure `check` cannot prove anything at `target`; empty if it can."""
+    blocking_all = {known.name for known in CHECKS if known.blocks_all}
+    for earlier in results:
+        if earlier.name not in check.needs or earlier.verdict != FAIL:
+            continue
+        for item in earlier.targets:
+            if item.verdict == FAIL and item.target.touches(target):
+                return f"because {earlier.name} failed: {item.message}"
+        if earlier.name in blocking_all:
+            return f"because {earlier.name} failed: {earlier.reason}"
+    return ""
 
 
 def _run_one(check: Check, planned: PlannedCheck, context: Context, why_not: Mapping[Target, str]) -> CheckResult:
     started = time.monotonic()
     ready = [target for target, reason in why_not.items() if not reason]
     outcome = _outcome(check, context, ready)
-    found = {result.target: result for result in outcome.results}
+    found = {result.target: gather.explained(context, check.name, result) for result in outcome.results}
     targets = tuple(found.get(target) or TargetResult(target, SKIP, reason) for target, reason in why_not.items())
     complete = Outcome(targets, outcome.problem)
     seconds = round(time.monotonic() - started, 3)

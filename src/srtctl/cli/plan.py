@@ -72,6 +72,10 @@ def command(
         from srtctl.plan.text import plan_text
 
         typer.echo(plan_text(loaded.plan, color=color_enabled()), nl=False)
+    elif output is PlanFormat.json:
+        from srtctl.plan.serial import plan_json
+
+        typer.echo(plan_json(loaded.plan), nl=False)
     else:
         from srtctl.plan.serial import plan_dict
 
@@ -95,9 +99,9 @@ def _print_diff(old: Plan, old_name: str, new: Plan, new_name: str, output: Plan
 
 def _print_data(data: dict[str, Any], output: PlanFormat) -> None:
     if output is PlanFormat.json:
-        import json
+        from srtctl.plan.serial import data_json
 
-        typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        typer.echo(data_json(data), nl=False)
     else:
         import yaml
 

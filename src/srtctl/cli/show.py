@@ -34,6 +34,8 @@ def status_lines(status: RunStatus) -> list[str]:
     cause = status.cause if status.cause != headline(status) else ""
     facts = [
         ("cause", cause),
+        ("why", status.diagnosis.cause if status.diagnosis else ""),
+        ("remedy", status.diagnosis.remedy if status.diagnosis else ""),
         ("slurm", f"no answer: {status.slurm_error}" if status.slurm_error else ""),
         ("now", status.detail),
         ("job", _job(status)),
@@ -64,8 +66,15 @@ def check_lines(checks: Sequence[CheckResult]) -> list[str]:
         reason = "" if failed else check.reason
         lines.append(f"{check.name:<{width}}  {verdict:<4}  {reason}".rstrip())
         others = [target for target in check.targets if target.verdict != "fail"]
+        if check.verdict == "skip" and all(target.verdict == "skip" for target in others):
+            continue  # for one reason, which stands there
         shown = failed + others[:SHOWN_TARGETS]
         lines += [f"{'':<{width}}  {target.verdict:<4}  {target.sentence}".rstrip() for target in shown]
+        for diagnosis in dict.fromkeys(target.diagnosis for target in failed if target.diagnosis):
+            lines += [
+                f"{'':<{width}}        cause: {diagnosis.cause}",
+                f"{'':<{width}}        remedy: {diagnosis.remedy}",
+            ]
         if (hidden := len(others) - SHOWN_TARGETS) > 0:
             lines.append(f"{'':<{width}}        and {hidden} more like these")
     return lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from srtctl.backends import BACKENDS
 from srtctl.backends.base import Backend, Layout, WorkerShape
@@ -52,30 +52,38 @@ class _Builder:
     recipe: Recipe
     site: Site
     found: Collector
+    _shapes: dict[tuple[str, Layout], WorkerShape | None] = field(default_factory=dict)
 
     def build(self, source: str) -> Plan | None:
         recipe, site = self.recipe, self.site
         backend = BACKENDS[recipe.engine.type]
         gpus = {name: role.gpus or _gpus_per_worker(role, site.gpus_per_node) for name, role in recipe.roles.items()}
         self.found.items += backend.check_recipe(recipe)
-        for name in recipe.roles:
-            self.found.items += backend.check(recipe, name, gpus[name])
+        broken = {name for name in recipe.roles if self._add(backend.check(recipe, name, gpus[name]))}
         self.found.items += check_frontend(recipe.frontend)
         self.found.items += check_entrance(recipe)
         requests, worker_nodes = _requests(recipe, gpus)
         placed, problems = place(requests, site.gpus_per_node)
         self.found.items += problems
         heads = place_heads(recipe, worker_nodes, self.found)
-        shapes = [self._shape(backend, p) for p in placed]
+        shapes = [None if p.role in broken else self._shape(backend, p) for p in placed]
         if self.found.failed:
             return None
         pairs = [(p, s) for p, s in zip(placed, shapes, strict=True) if s is not None]
         return self._assemble(source, backend, heads, pairs)
 
+    def _add(self, found: list[Diagnostic]) -> bool:
+        """Note what was found; whether an error is among it."""
+        self.found.items += found
+        return any(d.severity == "error" for d in found)
+
     def _shape(self, backend: Backend, placed: Placed) -> WorkerShape | None:
-        shape, problems = backend.shape(self.recipe, placed.role, Layout(placed.gpus))
-        self.found.items += [d for d in problems if d not in self.found.items]
-        return shape
+        """Asked once for all workers of a role that lie alike: a plan has few kinds of workers, and may have thousands."""
+        key = placed.role, Layout(placed.gpus)
+        if key not in self._shapes:
+            self._shapes[key], problems = backend.shape(self.recipe, *key)
+            self.found.items += [d for d in problems if d not in self.found.items]
+        return self._shapes[key]
 
     def _assemble(
         self, source: str, backend: Backend, heads: Heads, placed: Sequence[tuple[Placed, WorkerShape]]

@@ -111,11 +111,13 @@ def _checks(plan: Plan) -> Iterator[tuple[str, str]]:
     sizes = {w.name: w.dp_size for w in plan.workers}
     for index, check in enumerate(plan.checks):
         for number, target in enumerate(check.targets):
-            if not 0 <= target.dp_rank < sizes.get(target.worker, 0):
-                yield (
-                    f"checks.{index}.targets.{number}",
-                    f"is rank {target.dp_rank} of {target.worker}, which the plan has not",
-                )
+            if target.dp_rank is None:
+                what, known = target.worker, not target.worker or target.worker in sizes
+            else:
+                what = f"rank {target.dp_rank} of {target.worker}"
+                known = 0 <= target.dp_rank < sizes.get(target.worker, 0)
+            if not known:
+                yield f"checks.{index}.targets.{number}", f"is {what}, which the plan has not"
 
 
 def _owned(claim: Claim) -> str:

@@ -103,9 +103,13 @@ def _service(service: Service) -> Iterator[str]:
 def _check(check: Check) -> Iterator[str]:
     yield f"on failure: {check.on_failure}"
     yield f"timeout {'of the check' if check.timeout is None else f'{check.timeout:g} s'}"
+    yield from (f"{name}: {value}" for name, value in sorted(check.settings.items()))
     ranks: dict[str, list[int]] = defaultdict(list)
     for target in check.targets:
-        ranks[target.worker].append(target.dp_rank)
+        if target.dp_rank is None:
+            yield target.worker or "the whole deployment"
+        else:
+            ranks[target.worker].append(target.dp_rank)
     yield from (f"{worker} rank{'s' * (len(r) > 1)} {ranges(r)}" for worker, r in ranks.items())
 
 

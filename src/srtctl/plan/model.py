@@ -92,18 +92,21 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class CheckTarget:
+    """What a check looks at: a rank of a worker, a worker (no rank), or the whole deployment (neither)."""
+
     worker: str
-    dp_rank: int
+    dp_rank: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A post-launch check; `timeout` in seconds, None for the check's own default."""
+    """A post-launch check; `timeout` in seconds, None for the check's own default; `settings` are its own numbers."""
 
     name: str
     on_failure: Literal["fail", "warn"]
     targets: tuple[CheckTarget, ...]
     timeout: float | None = None
+    settings: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

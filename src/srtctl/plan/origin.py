@@ -60,21 +60,25 @@ def settings(field: str, recipe: YamlDocument | None, profile: YamlDocument | No
     """Every place that sets `field`, the one that applies first; empty when its default holds.
 
     `recipe` (with its overrides) and `profile` are as written: neither needs to be valid. null sets nothing, but for an
-    entry of a table. A short form above the key (`kv_events: true`) counts as the place that sets it.
+    entry of a table. A short form above the key counts as the place that sets it: `sidecar: false` in any case,
+    `sidecar: true`, which means the defaults, where nothing else does.
     """
     found: list[Setting] = []
+    weak: list[Setting] = []
     for place, tables in _places(field):
         document = profile if place.startswith(f"{CLUSTER}.") else recipe
         if document is None:
             continue
-        path = _short_form(document, document.find(place.removeprefix(f"{CLUSTER}.")))
+        full = document.find(place.removeprefix(f"{CLUSTER}."))
+        path = _short_form(document, full)
         value, span = value_at(document.data, path), document.span(path)
         if path not in document.places or span is None or (value is None and not _is_entry(place)):
             continue
         effect: Effect = "applies" if not found else "laid under" if tables and _tables(found, value) else "unused"
         name = f"{CLUSTER}.{dotted(path)}" if document is profile else dotted(path)
-        found.append(Setting(name, value, document.text(path) or "", span, effect))
-    return found
+        setting = Setting(name, value, document.text(path) or "", span, effect)
+        (weak if path != full and value is not False else found).append(setting)
+    return found or weak[:1]
 
 
 def fits(path: KeyPath, pattern: str) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from srtctl.diagnostics import Diagnostic, Related
 from srtctl.plan.model import Claim
 
 MAX_PORT = 65535
 I16_MAX = 32767
+#: Where the ledger looks instead for a family whose base lies in the ephemeral range (on some nodes that starts at 9000).
+LOW_BASE = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Ledger:
     @property
     def claims(self) -> tuple[Claim, ...]:
         """All claims, sorted by node and port."""
-        return tuple(sorted(self._claims))
+        return tuple(sorted(self._claims, key=attrgetter("node", "first")))  # disjoint on a node, so no ties
 
     def reserve(
         self, nodes: Sequence[int], purpose: str, owner: str, first: int, count: int = 1, path: str = ""
@@ -94,19 +97,20 @@ class Ledger:
         """The first port of a free interval of `count` ports, the same on each of `nodes`, from the family's base upwards."""
         family = FAMILIES[purpose]
         hosts = sorted({self._host(n) for n in nodes})
-        first = max(self._next.get((h, purpose), family.base + self.offset) for h in hosts)
+        top = min(family.limit, self.ephemeral_floor - 1)
+        base = (family.base if family.base + self.offset <= top else LOW_BASE) + self.offset
+        first = max(self._next.get((h, purpose), base) for h in hosts)
         while True:
             blockers = [c.first + c.count for h in hosts if (c := self._overlap(h, first, count))]
             if not blockers:
                 break
             first = max(blockers)
-        top = min(family.limit, self.ephemeral_floor - 1)
         if first + count - 1 > top:
             return first, [
                 Diagnostic(
                     "ports/exhausted",
                     f"no {count} free port{'s' * (count != 1)} left for {purpose} of {owner} on node {nodes[0]} "
-                    f"between {family.base} and {top}",
+                    f"between {base} and {top}",
                     hint="place fewer workers on a node, or raise `ephemeral_port_floor` in the cluster profile if the nodes allow it",
                 )
             ]

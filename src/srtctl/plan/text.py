@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import groupby, zip_longest
 
-from srtctl.plan.model import Plan
+from srtctl.plan.model import Check, Plan
 from srtctl.plan.names import count, ranges
 from srtctl.plan.paint import Paint
 from srtctl.plan.textcommands import command_lines
@@ -53,8 +53,7 @@ def _workers(plan: Plan) -> list[str]:
 
 def _map(plan: Plan, paint: Paint) -> Iterator[str]:
     """One line a node: who has which GPUs, then what else runs there."""
-    cells = _cells(plan)
-    rows = [cells.get(node, [("-", "dim")] if plan.gpus_per_node else []) for node in range(plan.nodes)]
+    rows = _cells(plan)
     widths = [max(len(text) for text, _ in column) for column in zip_longest(*rows, fillvalue=("", ""))]
     beside = _beside(plan)
     yield paint("head", "node  GPUs")
@@ -66,17 +65,18 @@ def _map(plan: Plan, paint: Paint) -> Iterator[str]:
         yield f"{node:4}  {filled}  {paint('dim', ', '.join(beside[node])) if beside[node] else ''}".rstrip()
 
 
-def _cells(plan: Plan) -> dict[int, list[tuple[str, str]]]:
-    """For each node with workers, its GPUs in order: `0-3 prefill-0.0` or `4-7 free`, and the style."""
+def _cells(plan: Plan) -> list[list[tuple[str, str]]]:
+    """For each node its GPUs in order: `0-3 prefill-0.0` or `4-7 free`, and the style."""
     owners: dict[int, dict[int, tuple[str, str]]] = defaultdict(dict)
     for worker in plan.workers:
         for process in worker.processes:
             owners[process.node] |= dict.fromkeys(process.gpus, (process.name, worker.role))
     free = ("free", "dim")
-    out = {}
-    for node, gpus in owners.items():
+    out = []
+    for node in range(plan.nodes):
+        gpus = owners[node]
         runs = groupby(range(plan.gpus_per_node), lambda gpu, gpus=gpus: gpus.get(gpu, free))  # type: ignore[misc]
-        out[node] = [(f"{ranges(run)} {name}", style) for (name, style), run in runs]
+        out.append([(f"{ranges(run)} {name}", style) for (name, style), run in runs])
     return out
 
 
@@ -99,6 +99,15 @@ def _checks(plan: Plan, paint: Paint) -> Iterator[str]:
     width = max((len(check.name) for check in plan.checks), default=0)
     for check in plan.checks:
         warn = ", a failure only warns" if check.on_failure == "warn" else ""
-        yield f"{check.name:<{width}}  {count(len(check.targets), 'rank')}{warn}"
+        yield f"{check.name:<{width}}  {_targets(check)}{warn}"
     if not plan.checks:
         yield "none"
+
+
+def _targets(check: Check) -> str:
+    """How many of what it verifies, and how often."""
+    if not check.targets[0].worker:
+        what = "the whole deployment"
+    else:
+        what = count(len(check.targets), "worker" if check.targets[0].dp_rank is None else "rank")
+    return ", ".join([what, *(f"{name} {value}" for name, value in check.settings.items())])

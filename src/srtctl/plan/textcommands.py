@@ -6,6 +6,7 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from srtctl.plan.model import Plan, Process
 from srtctl.plan.names import name_list, ranges
@@ -25,12 +26,17 @@ class _Command:
     words: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """A process with its variables and flags, each with its value."""
+
+    process: Process
+    parts: list[tuple[str, str]]
+
+
 def command_lines(plan: Plan, paint: Paint) -> Iterator[str]:
     """Every command with its environment, wrapped between flags; `NODE_ADDR` is bound by the job."""
-    alike: dict[tuple[object, ...], list[Process]] = defaultdict(list)
-    for worker in plan.workers:
-        for process in worker.processes:
-            alike[(worker.role, *_shape(process))].append(process)
+    alike = _alike(plan)
     some = any(len(processes) > SHOWN for processes in alike.values())
     note = " (one of each kind; `srtctl plan -o json` and `srtctl render` have all of them in full)" if some else ""
     yield paint("head", "commands") + paint("dim", note)
@@ -40,8 +46,8 @@ def command_lines(plan: Plan, paint: Paint) -> Iterator[str]:
         yield from _print(_Command(f"{extra.name} on node {extra.node}", _words(extra.env, extra.argv)), paint)
     for processes in alike.values():
         few = len(processes) <= SHOWN
-        for process in processes if few else processes[:1]:
-            for command in _commands(process):
+        for split in processes if few else processes[:1]:
+            for command in _commands(split.process):
                 yield from _print(command, paint)
         if not few:
             yield from _others(processes, paint)
@@ -57,14 +63,11 @@ def _commands(process: Process) -> Iterator[_Command]:
         yield _Command(f"{side.mode} sidecar of {process.name}", _words(side.env, side.argv))
 
 
-def _others(processes: Sequence[Process], paint: Paint) -> Iterator[str]:
-    first, rest = processes[0], processes[1:]
-    differing: dict[str, None] = {}
-    mine = _split(first)
-    for other in rest:
-        if other.argv != first.argv or other.env != first.env or other.sidecar != first.sidecar:
-            differing |= {one[0]: None for one, two in zip(mine, _split(other), strict=True) if one != two}
-    yield paint("dim", f"# the same on {len(rest):,} more: {name_list([p.name for p in rest])}")
+def _others(processes: Sequence[_Split], paint: Paint) -> Iterator[str]:
+    rest = processes[1:]
+    columns = zip(*(split.parts for split in processes), strict=True)
+    differing = {column[0][0]: None for column in columns if len(set(column)) > 1}
+    yield paint("dim", f"# the same on {len(rest):,} more: {name_list([split.process.name for split in rest])}")
     if differing:
         words = f"but for the values of {', '.join(differing)}"
         for line in textwrap.wrap(
@@ -73,17 +76,29 @@ def _others(processes: Sequence[Process], paint: Paint) -> Iterator[str]:
             yield paint("dim", line)
 
 
-def _shape(process: Process) -> tuple[object, ...]:
-    """What processes shown as one have in common: flags and variables, whatever their values, and the sidecar's mode."""
-    return (*(name for name, _ in _split(process)), process.sidecar.mode if process.sidecar else "")
+def _alike(plan: Plan) -> dict[tuple[str, ...], list[_Split]]:
+    """Processes by what those shown as one have in common: role, the sidecar's mode, and flags and variables, whatever
+    their values."""
+    alike: dict[tuple[str, ...], list[_Split]] = defaultdict(list)
+    for worker in plan.workers:
+        for process in worker.processes:
+            parts = _split(process)
+            mode = process.sidecar.mode if process.sidecar else ""
+            alike[(worker.role, mode, *(name for name, _ in parts))].append(_Split(process, parts))
+    return alike
 
 
 def _split(process: Process) -> list[tuple[str, str]]:
     """Variables and flags of engine and sidecar, each with its value."""
-    out = [*sorted(process.env.items()), *((g[0], " ".join(g[1:])) for g in flag_groups(process.argv))]
+    out = [*sorted(process.env.items()), *_flags(process.argv)]
     if side := process.sidecar:
-        out += [*sorted(side.env.items()), *((g[0], " ".join(g[1:])) for g in flag_groups(side.argv))]
+        out += [*sorted(side.env.items()), *_flags(side.argv)]
     return out
+
+
+@lru_cache(maxsize=256)  # thousands of processes share a few command lines: those of the places on a node
+def _flags(argv: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((group[0], " ".join(group[1:])) for group in flag_groups(argv))
 
 
 def _words(env: Mapping[str, str], argv: Sequence[str]) -> tuple[str, ...]:

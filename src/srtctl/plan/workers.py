@@ -61,4 +61,5 @@ class WorkerFactory:
             leader_address=node_address(placed.nodes[0]),
             dynamo_env=self.dynamo_env,
         )
-        return Sidecar("serving" if rank == 0 else "telemetry", made.argv, made.env)
+        env = {**made.env, **self.recipe.roles[placed.role].env}
+        return Sidecar("serving" if rank == 0 else "telemetry", made.argv, env)

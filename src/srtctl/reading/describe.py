@@ -7,7 +7,6 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
-from annotated_types import Ge, Le
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -99,10 +98,10 @@ def _unpacked(facts: Sequence[Any]) -> Iterator[Any]:
 
 def _limits(facts: Sequence[Any]) -> Iterator[str]:
     for fact in facts:
-        if isinstance(fact, Ge):
-            yield f"of at least {fact.ge}"
-        elif isinstance(fact, Le):
-            yield f"and at most {fact.le}"
+        if (least := getattr(fact, "ge", None)) is not None:
+            yield f"of at least {least}"
+        if (most := getattr(fact, "le", None)) is not None:
+            yield f"and at most {most}"
 
 
 def _sentence(alternatives: Iterable[str]) -> str:

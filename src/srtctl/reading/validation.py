@@ -97,10 +97,13 @@ def _as_written(loc: tuple[int | str, ...], data: Any) -> KeyPath:
     """The part of `loc` that the user wrote: inside a short form (`engine: sglang`) the short form itself."""
     path: KeyPath = ()
     for part in loc:
-        if not isinstance(data, dict | list):
+        if isinstance(data, dict):
+            data = data.get(part)
+        elif isinstance(data, list) and isinstance(part, int):
+            data = data[part]
+        else:
             break
         path = (*path, part)
-        data = data.get(part) if isinstance(data, dict) else data[int(part)]
     return path
 
 

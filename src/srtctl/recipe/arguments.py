@@ -25,10 +25,11 @@ class Arguments:
             Argument(key.lstrip("-").replace("_", "-"), True if value is None else value, f"{base}.{key}")
             for key, value in args.items()
         ]
+        self._sorted = sorted((a for a in self._items if a.value is not False), key=lambda a: a.flag)
 
     def __iter__(self) -> Iterator[Argument]:
         """In name order: the order of flags has no meaning, so that of the recipe's keys must not matter."""
-        return iter(sorted((a for a in self._items if a.value is not False), key=lambda a: a.flag))
+        return iter(self._sorted)
 
     def all(self, *names: str) -> list[Argument]:
         """Every argument under one of these names, in recipe order; an alias group may have several."""

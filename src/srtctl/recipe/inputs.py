@@ -42,7 +42,17 @@ def check_setting(value: Any) -> Any:
     raise refuse("value", message, bool_hint(value))
 
 
-CHECK_NAMES = ("registration", "rank_routing", "kv_events")
+#: In the order they run: the first layer that fails is the one that is named.
+CHECK_NAMES = (
+    "placement",
+    "registration",
+    "rank_routing",
+    "publishers",
+    "kv_events",
+    "cache_reuse",
+    "transfer",
+    "load",
+)
 
 
 def checks(value: Any) -> Any:
@@ -69,6 +79,19 @@ def _nodes(value: Any) -> Any:
 Nodes = Annotated[
     int | Literal["colocate"],
     BeforeValidator(_nodes, json_schema_input_type=Annotated[int, Field(ge=1)] | Literal["colocate"]),
+]
+
+
+def _placed(value: Any) -> Any:
+    if value == "dedicated" or (type(value) is int and value >= 0):
+        return value
+    hint = f"remove the quotes: {value}" if isinstance(value, str) and value.isdecimal() else "nodes count from 0"
+    raise refuse("value", f"must be a whole number of at least 0, or `dedicated`, not {shown(value)}", hint)
+
+
+PlacedNode = Annotated[
+    int | Literal["dedicated"],
+    BeforeValidator(_placed, json_schema_input_type=Annotated[int, Field(ge=0)] | Literal["dedicated"]),
 ]
 
 

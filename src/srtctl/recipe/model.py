@@ -5,6 +5,7 @@ What a user may leave out has its default here; what is known but not built yet 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
@@ -12,6 +13,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from srtctl.reading.types import EnvTable, FlagTable, SbatchTable, Seconds, SlurmTime
 from srtctl.reading.validation import Strict
 from srtctl.recipe import inputs
+from srtctl.recipe.arguments import Arguments
+from srtctl.recipe.checks import Checks, CheckSetting
 from srtctl.recipe.inputs import SidecarArgs
 from srtctl.recipe.roles import ROLE_NAMES, KvEvents, Role, RoleName, Roles, Sidecar
 
@@ -148,7 +151,7 @@ class Dynamo(Strict):
 class Placement(Strict):
     """Where something runs that is not a worker."""
 
-    node: Annotated[int, Field(ge=0)] | Literal["dedicated"] = Field(
+    node: inputs.PlacedNode = Field(
         default=0,
         description="Node of the job, counted from 0, or `dedicated`: one more node, for this alone.",
     )
@@ -208,40 +211,6 @@ class HealthCheck(Strict):
         return self.max_attempts * self.interval_seconds
 
 
-class CheckSetting(Strict):
-    """One post-launch check."""
-
-    enabled: bool = Field(default=True, description="Whether the check runs.")
-    on_failure: Literal["fail", "warn"] = Field(
-        default="fail",
-        description="What a failed check does: `fail` ends the job with exit code 3, `warn` lets it serve.",
-    )
-    timeout: Seconds | None = Field(default=None, description="Seconds the check may take; default: the check's own.")
-
-
-Check = Annotated[
-    CheckSetting,
-    BeforeValidator(inputs.check_setting, json_schema_input_type=bool | Literal["warn", "fail"] | CheckSetting),
-]
-
-
-class Checks(Strict):
-    """What must be shown to work after the launch, before the run counts as serving."""
-
-    registration: Check = Field(
-        default_factory=CheckSetting,
-        description="Every planned worker is registered with the router, with every planned data-parallel rank.",
-    )
-    rank_routing: Check = Field(
-        default_factory=CheckSetting,
-        description="A request pinned to each data-parallel rank is answered by that rank.",
-    )
-    kv_events: Check = Field(
-        default_factory=CheckSetting,
-        description="Every planned KV publisher publishes a Stored event.",
-    )
-
-
 class Recipe(Strict):
     """One deployment, as its author wrote it, with the defaults of the recipe layout filled in."""
 
@@ -288,11 +257,16 @@ class Recipe(Strict):
     def _sidecar_defaults(cls, data: Any) -> Any:
         return inputs.with_sidecar_defaults(data)
 
-    @property
+    @cached_property
     def roles(self) -> dict[str, Role]:
         """The roles of this recipe, in the order prefill, decode, agg."""
         table: dict[RoleName, Role | None] = {name: getattr(self.role_table, name) for name in ROLE_NAMES}
         return {name: role for name, role in table.items() if role is not None}
+
+    @cached_property
+    def arguments(self) -> dict[str, Arguments]:
+        """The engine arguments of each role."""
+        return {name: Arguments(f"roles.{name}.args", role.args) for name, role in self.roles.items()}
 
     @property
     def checks(self) -> dict[str, CheckSetting]:

@@ -240,7 +240,7 @@ await_steps() { # await_steps SECONDS STEP...: every task of these steps has sai
   while :; do
     missing=()
     for name in "$@"; do
-      (($(find "$STATE" -name "$name.*.ready" | wc -l) >= STEP_TASKS[$name])) || missing+=("$name")
+      (($(ready_tasks "$name") >= STEP_TASKS[$name])) || missing+=("$name")
     done
     ((${#missing[@]})) || return 0
     check_steps
@@ -252,12 +252,18 @@ await_steps() { # await_steps SECONDS STEP...: every task of these steps has sai
   done
 }
 
+ready_tasks() { # ready_tasks STEP: how many of its tasks have said so
+  shopt -s nullglob
+  local files=("$STATE/$1".*.ready)
+  echo "${#files[@]}"
+}
+
 expect() { # expect TYPE workers=N ranks=N [kv_sources=all]: what the router must have registered
   EXPECTED+=("$*")
 }
 
-gate() { # gate ENDPOINT TIMEOUT: every process is up, then every planned worker is registered with every planned rank
-  local frontend=$1 timeout=$2 deadline missing
+gate() { # gate ENDPOINT TIMEOUT [PYTHON]: every process is up, then every planned worker is registered with every planned rank
+  local frontend=$1 timeout=$2 python=${3:-} deadline missing why before=
   await_steps "$STARTUP_TIMEOUT" "${STEPS[@]}"
   event processes_ready
   if [[ $frontend == - ]]; then
@@ -267,10 +273,13 @@ gate() { # gate ENDPOINT TIMEOUT: every process is up, then every planned worker
   say "every process is up; waiting for registrations at $frontend"
   deadline=$((SECONDS + timeout))
   until missing=$(missing_registrations "$frontend"); do
+    [[ $missing == "$before" ]] || event gate_waiting reason="$missing"
+    before=$missing
     check_steps
     if ((SECONDS > deadline)); then
-      event gate_failed reason="$missing"
-      finish failed 1 "not registered after $timeout s: $missing"
+      why=$(why_not_registered "$python")
+      event gate_failed reason="${why:-$missing}"
+      finish failed 1 "not registered after $timeout s: ${why:-$missing}"
     fi
     pause 0.5
   done
@@ -303,10 +312,29 @@ missing_registrations() { # says what is missing and fails, or says nothing and 
   done
 }
 
+why_not_registered() { # why_not_registered PYTHON: what the first checks find, in one line; nothing where they cannot run
+  [[ $1 ]] || return
+  survey >&2
+  checks "$1" --through registration --timeout 5 --cause
+}
+
+checks() { # checks PYTHON OPTION...: their results go to checks.json
+  local python=$1
+  shift
+  PYTHONPATH=$RUN_DIR/lib "$python" -m srtctl.checks --plan "$RUN_DIR/plan.json" --nodes "$STATE/nodes.tsv" --out "$RUN_DIR/checks.json" "$@"
+}
+
+survey() { # what runs where, as each node sees itself, in state/survey.<node index>.tsv
+  local count=${#NODE_NAME[@]}
+  STEP=survey srun --overlap --input=none --nodes="$count" --ntasks="$count" --ntasks-per-node=1 --job-name=survey --output="$LOGS/survey.log" \
+    bash -c 'source "$RUN_DIR/runtime.sh"; enter_step; survey_node' || say "not every node could be surveyed: see logs/survey.log"
+}
+
 run_checks() { # run_checks PYTHON: post-launch checks, while the processes are watched
   local pid code
   event checks_started
-  PYTHONPATH=$RUN_DIR/lib "$1" -m srtctl.checks --plan "$RUN_DIR/plan.json" --nodes "$STATE/nodes.tsv" --out "$RUN_DIR/checks.json" 2>&1 &
+  survey
+  checks "$1" 2>&1 &
   pid=$!
   while kill -0 "$pid" 2>/dev/null; do
     pause 0.3
@@ -441,7 +469,7 @@ await_port() { # await_port PROCESS PART HOST PORT: while watching that the part
 }
 
 leave_when_ended() { # leave_when_ended PROCESS: the first part that has ended by itself ends the others and the task
-  local process=$1 part code last how
+  local process=$1 part code last how engine_says
   for part in "${!PART_PID[@]}"; do
     [[ ! $STOPPING && -e $STATE/$process.$part.exit ]] || continue
     code=$(<"$STATE/$process.$part.exit")
@@ -452,10 +480,24 @@ leave_when_ended() { # leave_when_ended PROCESS: the first part that has ended b
     else
       how="exited with $code${last:+: $last}"
     fi
-    event exited process="$process" part="$part" code:="$code" last="$last" words="$process $part on $SLURMD_NODENAME $how"
+    engine_says=
+    [[ $part != sidecar ]] || engine_says=$(engine_facts)
+    event exited process="$process" part="$part" code:="$code" last="$last" ${engine_says:+engine="$engine_says"} \
+      words="$process $part on $SLURMD_NODENAME $how"
     stop_parts "$process"
     leave_step $((code ? code : 1)) # exit code 0 is a failure too: nothing here is meant to end by itself
   done
+}
+
+# shellcheck disable=SC2154 # the worker's script fills `sidecar`
+engine_facts() { # what the engine beside an ended sidecar says of itself, in one line; nothing where it does not answer
+  local word before='' endpoint=''
+  for word in "${sidecar[@]}"; do
+    [[ $before != --grpc-endpoint ]] || endpoint=$word
+    before=$word
+  done
+  [[ ! $endpoint ]] ||
+    PYTHONPATH=$RUN_DIR/lib timeout 5 "${sidecar[0]}" -m srtctl.checks.engine_info "${endpoint%:*}" "${endpoint##*:}" 2>/dev/null
 }
 
 stop_parts() { # stop_parts PROCESS: TERM to the group of each part, grace, KILL
@@ -493,9 +535,7 @@ leave_step() { # leave_step CODE
 probe_node() { # probe_node CLAIMS: false when a claimed port of this node is already listened on
   local -A holder=()
   local hex inode node first count purpose owner port busy=0
-  while read -r hex inode; do holder[$((16#$hex))]=$inode; done < <(
-    cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { n = split($2, at, ":"); print at[n], $10 }'
-  )
+  while read -r hex inode; do holder[$((16#$hex))]=$inode; done < <(listeners)
   while IFS=$'\t' read -r node first count purpose owner; do
     [[ $node == "$NODE_INDEX" ]] || continue
     for ((port = first; port < first + count; port++)); do
@@ -508,6 +548,23 @@ probe_node() { # probe_node CLAIMS: false when a claimed port of this node is al
     done
   done <"$1"
   return "$busy"
+}
+
+listeners() { # port (hexadecimal) and inode of every listening TCP socket of this node
+  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { n = split($2, at, ":"); print at[n], $10 }'
+}
+
+survey_node() { # this node's name, its listening ports, its processes of this job that live, with their GPUs
+  local hex process part pid file=$STATE/survey.$NODE_INDEX.tsv
+  {
+    printf 'node\t%s\n' "$SLURMD_NODENAME"
+    while read -r hex _; do printf 'listen\t%d\n' "$((16#$hex))"; done < <(listeners)
+    while read -r process part pid; do
+      [[ -r /proc/$pid/environ ]] || continue
+      printf 'process\t%s\t%s\t%s\t%s\n' "$process" "$part" "$pid" "$(tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^CUDA_VISIBLE_DEVICES=//p')"
+    done < <(sed -n 's/.*"event":"started","process":"\([^"]*\)","part":"\([^"]*\)","pid":\([0-9]*\)}$/\1 \2 \3/p' "$EVENTS/node-$NODE_INDEX.jsonl")
+  } >"$file.new"
+  mv "$file.new" "$file"
 }
 
 holder_of() { # holder_of INODE: pid and name of the process behind a socket, where visible

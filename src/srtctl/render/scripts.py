@@ -45,7 +45,9 @@ def job_script(plan: Plan, run_dir: str) -> str:
         interface=plan.runtime.network_interface or "",
         steps=_steps(plan),
         expectations=_expectations(plan),
-        gate=f"gate {_address(plan)} {plan.health.gate}",
+        gate=" ".join(
+            ["gate", _address(plan), str(plan.health.gate), *([word(plan.runtime.python)] if plan.checks else [])]
+        ),
         python=word(plan.runtime.python),
         pad_after=lambda text: " " * max(_COMMENT_COLUMN - len(text), 0),
     )
@@ -148,7 +150,9 @@ def _expectations(plan: Plan) -> list[str]:
             continue
         published = sum(len(p.publishers) for w in workers for p in w.processes)
         ranks = sum(w.dp_size for w in workers)
-        sources = " kv_sources=all" if published == ranks else ""
+        # With prefill and decode the decode router keeps no index, and exports nothing about sources.
+        indexed = kind == "prefill" or workers[0].role == "agg"
+        sources = " kv_sources=all" if indexed and published == ranks else ""
         out.append(f"expect {kind} workers={len(workers)} ranks={ranks}{sources}")
     return out
 

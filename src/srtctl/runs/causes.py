@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from srtctl.checks.diagnosis import diagnose
+from srtctl.checks.model import Diagnosis
+from srtctl.checks.symptom import BEFORE, Symptom
 from srtctl.runs.events import Event
 from srtctl.runs.model import CheckResult, Outcome, RunFiles, TargetResult
 from srtctl.slurm.states import JobState
@@ -12,10 +15,14 @@ from srtctl.slurm.words import exit_in_words
 
 
 class Failure(NamedTuple):
-    """What failed, in words, and the log that tells more (a name `srtctl logs` takes; empty: the job's own log)."""
+    """What failed, in words, and the log that tells more (a name `srtctl logs` takes; empty: the job's own log).
+
+    `diagnosis` is what is behind it, where that is known.
+    """
 
     words: str
     look_at: str = ""
+    diagnosis: Diagnosis | None = None
 
 
 class Ending(NamedTuple):
@@ -73,8 +80,22 @@ def first_failure(files: RunFiles, *, failed: bool) -> Failure | None:
         for event in (before or events) if failed else before:
             where = "" if event.node is None else f" on {files.node_name(event.node)}"
             failure = FAILURES.get(event.name, _step_ended)(event, where)
-            return Failure(event.text("words") or failure.words, failure.look_at)
+            words = event.text("words") or failure.words
+            return Failure(words, failure.look_at, _diagnosis(files, event, words))
     return None
+
+
+def _diagnosis(files: RunFiles, event: Event, words: str) -> Diagnosis | None:
+    """What is behind a process that ended, or behind a gate that gave up, whose checks are in checks.json."""
+    if event.name == "gate_failed":
+        return first_diagnosis(check_results(files.checks))
+    if event.name != "exited":
+        return None
+    engine, _, dynamo = event.text("engine").partition("; ")
+    process = f"{event.text('process')} {event.text('part')}".rstrip()
+    return diagnose(
+        Symptom(BEFORE, words, process=process, node=files.node_name(event.node), engine=engine, dynamo=dynamo)
+    )
 
 
 def check_results(checks: Mapping[str, Any] | None) -> tuple[CheckResult, ...]:
@@ -86,7 +107,12 @@ def check_results(checks: Mapping[str, Any] | None) -> tuple[CheckResult, ...]:
             on_failure=check.get("on_failure", "fail"),
             reason=check.get("reason") or "",
             targets=tuple(
-                TargetResult(target_label(target), target.get("verdict", "?"), target.get("message") or "")
+                TargetResult(
+                    target_label(target),
+                    target.get("verdict", "?"),
+                    target.get("message") or "",
+                    Diagnosis(**target["diagnosis"]) if target.get("diagnosis") else None,
+                )
                 for target in check.get("targets") or ()
             ),
         )
@@ -98,6 +124,12 @@ def target_label(target: dict[str, Any]) -> str:
     """`agg-0 rank 1`, `agg-0`, or nothing for a check of the whole deployment."""
     worker, rank = target.get("worker") or "", target.get("dp_rank")
     return f"{worker} rank {rank}".strip() if rank is not None else worker
+
+
+def first_diagnosis(checks: tuple[CheckResult, ...]) -> Diagnosis | None:
+    """The diagnosis of the first failed check that has one."""
+    failed = [target for check in checks if check.verdict == "fail" for target in check.targets]
+    return next((target.diagnosis for target in failed if target.diagnosis), None)
 
 
 def failed_checks(checks: tuple[CheckResult, ...]) -> str:

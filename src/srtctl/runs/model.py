@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from srtctl.checks.model import Diagnosis
 from srtctl.runs.events import Event
 from srtctl.runs.record import RunRecord
 
@@ -76,11 +77,12 @@ class PartStatus:
 
 @dataclass(frozen=True, slots=True)
 class TargetResult:
-    """What a check found for one target: a rank of a worker, or the whole deployment (`target` empty)."""
+    """What a check found for one target: a rank of a worker, a worker, or the whole deployment (`target` empty)."""
 
     target: str
     verdict: str
     message: str
+    diagnosis: Diagnosis | None = None
 
     @property
     def sentence(self) -> str:
@@ -105,8 +107,8 @@ class CheckResult:
 class RunStatus:
     """A run in words. Times are seconds; None: it has not come to that.
 
-    `cause` is the first failure, `detail` what the current phase waits for, `slurm_error` why Slurm's view is missing:
-    then the phase is only what the run itself last reported.
+    `cause` is the first failure, `diagnosis` what is behind it where that is known, `detail` what the current phase waits
+    for, `slurm_error` why Slurm's view is missing: then the phase is only what the run itself last reported.
     """
 
     run: str
@@ -115,6 +117,7 @@ class RunStatus:
     phase: Phase
     outcome: Outcome | None = None
     cause: str = ""
+    diagnosis: Diagnosis | None = None
     detail: str = ""
     slurm_error: str = ""
     endpoints: tuple[str, ...] = ()

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast, get_args
 
-from srtctl.runs.causes import SLURM_KNOWS_BETTER, Failure, check_results, failed_checks, first_failure, slurm_ending
-from srtctl.runs.model import Outcome, Phase, RunFiles, RunStatus
+from srtctl.runs.causes import (
+    SLURM_KNOWS_BETTER,
+    Failure,
+    check_results,
+    failed_checks,
+    first_diagnosis,
+    first_failure,
+    slurm_ending,
+)
+from srtctl.runs.model import Outcome, PartStatus, Phase, RunFiles, RunStatus
 from srtctl.runs.parts import part_statuses
 from srtctl.slurm.states import JobState
 from srtctl.slurm.words import pending_in_words
@@ -28,11 +37,11 @@ def derive(files: RunFiles, slurm: JobState | None, now: float) -> RunStatus:
     phase = _phase(files, slurm)
     outcome, cause = _ending(files, slurm) if phase == "ended" else (None, "")
     checks = check_results(files.checks)
-    failure = _failure(files, outcome, phase)
+    failure, diagnosis = _failure(files, outcome, phase), None
     if outcome == "checks_failed":
-        cause = failed_checks(checks) or cause
+        cause, diagnosis = failed_checks(checks) or cause, first_diagnosis(checks)
     elif failure:
-        cause = failure.words
+        cause, diagnosis = failure.words, failure.diagnosis
     parts = part_statuses(files, ended=phase == "ended")
     return RunStatus(
         run=files.run,
@@ -41,9 +50,8 @@ def derive(files: RunFiles, slurm: JobState | None, now: float) -> RunStatus:
         phase=phase,
         outcome=outcome,
         cause=cause,
-        detail=_detail(
-            phase, slurm, sum(part.state == "listening" and part.part == "engine" for part in parts), _engines(files)
-        ),
+        diagnosis=diagnosis,
+        detail=_detail(phase, slurm, files, parts),
         slurm_error=slurm.error if slurm and slurm.kind == "unknown" else "",
         endpoints=_endpoints(files) if phase in ("checking", "serving") else (),
         nodes=tuple(files.nodes[index].name for index in sorted(files.nodes)),
@@ -103,11 +111,16 @@ def _failure(files: RunFiles, outcome: Outcome | None, phase: Phase) -> Failure 
     return first_failure(files, failed=outcome == "failed")
 
 
-def _detail(phase: Phase, slurm: JobState | None, listening: int, engines: int) -> str:
+def _detail(phase: Phase, slurm: JobState | None, files: RunFiles, parts: Sequence[PartStatus]) -> str:
+    """What it is waiting for, in words."""
     if phase == "queued":
         return pending_in_words(slurm.reason) if slurm and slurm.kind == "known" else ""
     if slurm and slurm.stage == "active" and slurm.state != "RUNNING":
         return f"Slurm reports {slurm.state}"
+    if phase == "waiting for registrations":
+        return next((e.text("reason") for e in reversed(files.events) if e.name == "gate_waiting"), "")
+    engines = _engines(files)
+    listening = sum(part.state == "listening" and part.part == "engine" for part in parts)
     return f"{listening} of {engines} engine processes listen" if phase == "starting" and engines else ""
 
 
@@ -116,12 +129,12 @@ def _engines(files: RunFiles) -> int:
 
 
 def _endpoints(files: RunFiles) -> tuple[str, ...]:
-    found = []
-    for frontend in files.plan.get("frontends", ()):
-        if node := files.nodes.get(frontend["node"]):
-            host = f"[{node.address}]" if ":" in node.address else node.address
-            found.append(f"http://{host}:{frontend['port']}")
-    return tuple(found)
+    endpoint = files.plan.get("endpoint")
+    node = files.nodes.get(endpoint["node"]) if endpoint else None
+    if not endpoint or not node:
+        return ()
+    host = f"[{node.address}]" if ":" in node.address else node.address
+    return (f"http://{host}:{endpoint['port']}",)
 
 
 def _at(files: RunFiles, name: str) -> float | None:

@@ -46,6 +46,9 @@ def worker(name: str, role: str, nodes: list[int], system_ports: list[int], publ
                 "name": f"{name}.{rank}",
                 "node": node,
                 "node_rank": rank,
+                "argv": ["python3", "-m", "sglang.launch_server", "--enable-dp-attention"],
+                "env": {"CUDA_VISIBLE_DEVICES": "0"},
+                "ready_port": None,
                 "sidecar": {
                     "mode": "serving" if rank == 0 else "telemetry",
                     "argv": [],
@@ -66,6 +69,8 @@ def plan_of(workers: list[Any], kv_workers: list[Any]) -> Any:
         "version": 1,
         "model": {"path": "/models/tiny", "served_name": "tiny"},
         "workers": workers,
+        "services": [],
+        "claims": [],
         "frontends": [{"name": "frontend-0", "node": 2, "argv": ["python3", "-m", "dynamo.frontend", *KV_MODE]}],
         "checks": [
             {"name": "registration", "on_failure": "fail", "targets": targets(workers)},

@@ -21,6 +21,7 @@ LEADER = Card(
     block_size=16,
     context_length=4096,
     status_servers=frozenset({"10.88.0.1:21149"}),
+    group="dist_init:tcp://10.88.0.1:5000",
 )
 
 

@@ -19,11 +19,12 @@ ALL = {"prefill_worker_id": AGG0, "prefill_dp_rank": 1, "decode_worker_id": AGG0
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("agg_new", Answer(ALL, 163, 2, 0, 0.0)),
-        ("agg_repeat", Answer(ALL, 163, 2, 160, 0.9090909090909091)),
+        ("agg_new", Answer("c9883ac2-53b3-4ea9-bbdb-a27db6dad99e", ALL, 163, 2, 0, 0.0)),
+        ("agg_repeat", Answer("9827fa6e-8f08-4571-b9c9-eb0e84b11eca", ALL, 163, 2, 160, 0.9090909090909091)),
         (
             "pd_repeat",
             Answer(
+                "77e70b4d-27c1-4057-9eee-8c2f7446f8c6",
                 {
                     "prefill_worker_id": PREFILL0,
                     "prefill_dp_rank": 1,
@@ -68,8 +69,8 @@ def test_anything_else_is_an_error_with_its_text(status: int, text: str, words: 
 
 def test_an_answer_without_routing_words_says_nobody() -> None:
     usage = {"prompt_tokens": 1, "completion_tokens": 1}
-    with answering(200, json.dumps({"usage": usage})) as url:
-        assert chat(url, "tiny", "text", {}, timeout=30) == Answer({}, 1, 1, None, None)
+    with answering(200, json.dumps({"id": "chatcmpl-1", "usage": usage})) as url:
+        assert chat(url, "tiny", "text", {}, timeout=30) == Answer("1", {}, 1, 1, None, None)
 
 
 def test_recorded_metrics() -> None:

@@ -18,7 +18,7 @@ PD = parse(as_text(recorded("pd-etcd.json"))).cards
 
 
 def worker(name: str, *serving: str) -> Worker:
-    return Worker(name, "agg", 2, f"{name}.0", serving, {})
+    return Worker(name, "agg", 2, serving, {}, ())
 
 
 TWO_NODES, FIRST, SECOND = "10.88.0.1:21149", "10.88.0.2:21156", "10.88.0.2:21162"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from srtctl.cli.diagnostics import WINDOW, format_text, print_diagnostics, summary
-from srtctl.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean, nearest
+from srtctl.diagnostics import Diagnostic, DiagnosticError, Related, Span, did_you_mean, nearest
 
 
 class Terminal(io.StringIO):
@@ -61,6 +61,30 @@ def test_source_line_caret_hint_and_count_in_file_order(file: str) -> None:
         "  hint: did you mean `gpus`?\n"
         "error[slurm/gone]: no place\n"
         "3 errors, 1 warning\n"
+    )
+
+
+def test_the_other_place_of_two_that_contradict(file: str) -> None:
+    others = (Related("port 1 is set here", "a.b", Span(file, 1, 7)), Related("and nowhere"))
+    found = Diagnostic("ports/conflict", "port 1 twice", span=Span(file, 2, 15, 18), hint="move one", related=others)
+    assert printed(found) == (
+        f"{file}:2:15: error[ports/conflict]: port 1 twice\n"
+        "    roles: {agg: {gpu: 8}}\n"
+        "                  ^^^\n"
+        f"  see: {file}:1:7: port 1 is set here\n"
+        "    name: x\n"
+        "          ^\n"
+        "  see: and nowhere\n"
+        "  hint: move one\n"
+        "1 error\n"
+    )
+    place = {"file": file, "line": 1, "column": 7}
+    assert json.loads(printed(found, fmt="json"))[0]["related"] == [
+        {"message": "port 1 is set here", "path": "a.b", **place},
+        {"message": "and nowhere"},
+    ]
+    assert printed(found, fmt="github").endswith(
+        f"::port 1 twice%0Asee: {file}:1:7: port 1 is set here%0Asee: and nowhere%0Ahint: move one\n"
     )
 
 
@@ -165,6 +189,7 @@ def test_json(file: str) -> None:
             "file": file,
             "line": 1,
             "column": 2,
+            "end_column": 3,
             "hint": "h",
         },
         {"code": "d", "severity": "error", "message": "n"},

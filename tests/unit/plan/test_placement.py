@@ -57,7 +57,12 @@ TOO_SMALL = [
         "to 4",
     ),
     ([Request("agg", 1, 16, 0, 1)], 8, "1 agg worker of 16 GPUs does not fit on 1 node", "to 2"),
-    ([Request("prefill", 1, 2, 0, 1), Request("decode", 1, 8, 0, 1)], 8, "1 decode worker of 8 GPUs", "prefill-0 holds 2 GPUs of"),
+    (
+        [Request("prefill", 1, 2, 0, 1), Request("decode", 1, 8, 0, 1)],
+        8,
+        "1 decode worker of 8 GPUs",
+        "prefill-0 holds 2 GPUs of",
+    ),
     ([Request("agg", 3, 1, 0, 2, spread=True)], 8, "only 2 can be placed", "a node of its own"),
 ]
 

@@ -33,6 +33,13 @@ def test_a_chosen_port_steps_around_what_the_user_wrote() -> None:
     assert ledger.claim((0,), "kv_events", "agg-1.0", 2) == (5203, [])
 
 
+def test_a_family_above_the_floor_moves_below_it() -> None:
+    ledger = Ledger(9000)
+    assert [ledger.claim((0,), "grpc", f"agg-{n}.0") for n in range(2)] == [(3000, []), (3001, [])]
+    assert ledger.claim((0,), "nccl", "agg-0.0") == (3002, [])
+    assert ledger.claim((0,), "http", "agg-0.0") == (6100, [])
+
+
 REFUSED = [
     # first, count, floor, purpose, code, words
     (40000, 1, 32768, "http", "ports/ephemeral", "from 32768 up"),

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -245,6 +246,29 @@ def test_last_words(node: Node, log: str, expected: str) -> None:
     assert node.run(f"last_words {path}") == (0, expected)
 
 
+@contextmanager
+def serving(path: str, body: bytes) -> Iterator[int]:
+    """A frontend that answers one path; gives its port."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == path else 404)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 METRICS = """# HELP x
 dynamo_component_router_worker_registered{dp_rank="0",router_worker_id="77",worker_id="f",worker_type="decode"} 1
 dynamo_component_router_worker_registered{dp_rank="1",router_worker_id="77",worker_id="f",worker_type="decode"} %s
@@ -277,30 +301,21 @@ GATE = [
 def test_the_gate_reads_the_routers_metrics(
     node: Node, expect: str, second: str, mismatch: str, code: int, words: str
 ) -> None:
-    body = (METRICS % (second, mismatch)).encode()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/metrics" else 404)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        try:
-            got, out = node.run(f"{expect}; missing_registrations 127.0.0.1:{server.server_port}")
-        finally:
-            server.shutdown()
+    with serving("/metrics", (METRICS % (second, mismatch)).encode()) as port:
+        got, out = node.run(f"{expect}; missing_registrations 127.0.0.1:{port}")
     assert got == code
     assert words in out
 
 
 def test_the_gate_says_when_nobody_answers(node: Node) -> None:
     port = free_port()
-    assert node.run(f"missing_registrations 127.0.0.1:{port}") == (
-        1,
-        f"the frontend does not answer at 127.0.0.1:{port}\n",
-    )
+    expect = "expect decode workers=1 ranks=1"
+    said = f"the frontend does not answer at 127.0.0.1:{port}\n"
+    assert node.run(f"{expect}; missing_registrations 127.0.0.1:{port}") == (1, said)
+
+
+@pytest.mark.parametrize(("body", "code"), [(b'{"data":[{"id":"m"}]}', 0), (b'{"data":[]}', 1)])
+def test_a_router_without_registrations_must_list_a_model(node: Node, body: bytes, code: int) -> None:
+    with serving("/v1/models", body) as port:
+        said = "" if code == 0 else f"no model is listed at 127.0.0.1:{port}\n"
+        assert node.run(f"missing_registrations 127.0.0.1:{port}") == (code, said)

@@ -29,6 +29,7 @@ PLAN: dict[str, Any] = {
     ],
     "services": [{"name": "etcd", "node": 0, "port": 2379}],
     "frontends": [{"name": "frontend-0", "node": 0, "port": 8000}],
+    "endpoint": {"node": 0, "port": 8000},
     "checks": [{"name": "registration", "on_failure": "fail", "targets": []}, {"name": "kv_events", "targets": []}],
 }
 NODES = {0: Node("sandbox-0", "10.0.0.1"), 1: Node("sandbox-1", "10.0.0.2")}

@@ -188,6 +188,7 @@ def test_a_leg_that_waits_can_be_aborted(pair: Any, threads: Any, role: str) -> 
     leg = threads.submit(server.generate, 0, PROMPT, rid="x", bootstrap=(HOST, both.port, 3))
     server.until("it is aborted", lambda: server.call("Abort", rid="x") and leg.done())
     assert leg.result()[1]["finish_reason"]["message"] == "Aborted by AbortRequest."
+    assert "Aborted: rid=x\n" in server.log
 
 
 def test_page_sizes_must_agree(pair: Any, threads: Any) -> None:

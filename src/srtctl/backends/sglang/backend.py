@@ -50,12 +50,12 @@ class SglangBackend:
     name = "sglang"
 
     def check_recipe(self, recipe: Recipe) -> list[Diagnostic]:
-        named = [_arguments(name, role).get("served-model-name") for name, role in recipe.roles.items()]
+        named = [args.get("served-model-name") for args in recipe.arguments.values()]
         return [*check_knobs(recipe, ()), *rules.check_served_names([name for name in named if name])]
 
     def check(self, recipe: Recipe, role_name: str, gpus: int) -> list[Diagnostic]:
         role = recipe.roles[role_name]
-        args = _arguments(role_name, role)
+        args = recipe.arguments[role_name]
         sizes, problems = parallelism(args)
         problems += rules.check_arguments(role_name, role, args, launch_of(recipe, role))
         problems += _check_ports(args)
@@ -63,7 +63,7 @@ class SglangBackend:
 
     def shape(self, recipe: Recipe, role_name: str, layout: Layout) -> tuple[WorkerShape | None, list[Diagnostic]]:
         role = recipe.roles[role_name]
-        args = _arguments(role_name, role)
+        args = recipe.arguments[role_name]
         sizes, _ = parallelism(args)
         if problems := list(rules.check_layout(role_name, args, sizes, layout)):
             return None, problems
@@ -81,15 +81,15 @@ class SglangBackend:
 
     def served_name(self, recipe: Recipe) -> str:
         """`--served-model-name` of any role, else the model's path as written, which is SGLang's own default."""
-        for role_name, role in recipe.roles.items():
-            if found := _arguments(role_name, role).get("served-model-name"):
+        for args in recipe.arguments.values():
+            if found := args.get("served-model-name"):
                 return str(found.value)
         return recipe.model.path
 
     def command(self, recipe: Recipe, role_name: str, shape: WorkerShape, context: ProcessContext) -> Command:
         role = recipe.roles[role_name]
         launch = launch_of(recipe, role)
-        args = _arguments(role_name, role)
+        args = recipe.arguments[role_name]
         process = shape.processes[context.node_rank]
         common: list[tuple[str, str | None]] = [
             ("model-path", context.model_path),
@@ -197,7 +197,3 @@ def _incremental_streaming(args: Arguments, launch: Launch) -> tuple[str, ...]:
     if written := args.get("incremental-streaming-output"):
         return words(written) if written.value is not False else ()
     return ("--incremental-streaming-output",) if launch is Launch.native else ()
-
-
-def _arguments(role_name: str, role: Role) -> Arguments:
-    return Arguments(f"roles.{role_name}.args", role.args)

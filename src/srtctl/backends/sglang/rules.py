@@ -138,5 +138,7 @@ def _path(args: Arguments, names: tuple[str, ...], role: str) -> str:
 
 
 def _divisors(n: int) -> str:
+    if n > 1024:  # no such server exists; a list would not help
+        return f"which {n} is a multiple"
     words = [str(d) for d in range(1, n + 1) if n % d == 0]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

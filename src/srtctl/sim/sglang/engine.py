@@ -64,6 +64,7 @@ class Engine:
         try:
             yield from self._run(request, stop)
         except AbortedError:
+            log.info("Aborted: rid=%s", request.rid)
             yield Chunk((), len(request.tokens), 0, 0, finished=True, abort=ABORTED)
         except TransferError as error:
             self._failed(request, error)
