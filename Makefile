@@ -36,8 +36,8 @@ lint: $(VENV)/.dev
 
 snapshots: $(VENV)/.dev ## regenerate tests/snapshots; read the diff before you commit it
 	@rm -rf tests/snapshots/*
-	@$(BIN)/python -m pytest -q tests/unit/render/test_snapshots.py --snapshot-update
-	@git --no-pager diff --stat -- tests/snapshots
+	@$(BIN)/python -m pytest -q tests/unit/render/test_snapshots.py tests/unit/plan/test_text.py --snapshot-update
+	@git --no-pager diff --stat -- tests/snapshots tests/unit/plan/__snapshots__
 
 schemas: $(VENV)/.dev ## regenerate schemas/
 	@$(BIN)/python scripts/write_schemas.py

@@ -336,3 +336,35 @@ def test_loopback_as_an_ordinary_user(nobody: Machine) -> None:
     assert "cancelling 1 job" in nobody.sandbox("down").stderr
     assert nobody.traces() == []
     assert not nobody.data.exists()
+
+
+def test_the_example_serves_for_an_ordinary_user(nobody: Machine) -> None:
+    """The whole path on loopback: one host, so no two ports of the job are alike; every check passes; nothing stays."""
+    nobody.sandbox("up", "--nodes", "2", "--network", "loopback")
+    recipe = SOURCE.parent / "examples/agg/sglang-attention-dp-2n.yaml"
+    # The recipe may lie where that user cannot read.
+    copy = Path(nobody.env["HOME"]) / "recipe.yaml"
+    copy.write_text(recipe.read_text())
+    copy.chmod(0o644)
+
+    def srtctl(*argv: str) -> dict[str, Any]:
+        done = subprocess.run(
+            [*nobody.prefix, nobody.python, "-m", "srtctl", *argv, "-o", "json"],
+            env=nobody.env | {"SRTCTL_SANDBOX": nobody.name},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=BOOT_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        data = json.loads(done.stdout)
+        assert isinstance(data, dict)
+        return data
+
+    plan = srtctl("plan", str(copy))
+    ports = [claim["first"] + i for claim in plan["claims"] for i in range(claim["count"])]
+    assert len(ports) == len(set(ports))
+    run = srtctl("apply", str(copy), "--wait")
+    assert run["phase"] == "serving"
+    assert {check["verdict"] for check in run["checks"]} == {"pass"}

@@ -10,6 +10,7 @@ from recipe_texts import DISAGGREGATED, HAPPY, changed
 
 from srtctl.diagnostics import Span
 from srtctl.recipe.load import LoadedRecipe, load_recipe
+from srtctl.recipe.inputs import CHECK_NAMES
 from srtctl.recipe.model import CheckSetting, KvEvents, Recipe, Sidecar
 
 
@@ -46,7 +47,8 @@ def test_the_happy_path(load) -> None:
     assert (recipe.frontend.type, recipe.frontend.args, recipe.frontend.env) == ("dynamo", {"router-mode": "kv"}, {})
     assert (recipe.health_check.max_attempts, recipe.health_check.interval_seconds) == (180, 10)
     assert recipe.health_check.seconds == 1800
-    assert recipe.checks == dict.fromkeys(("registration", "rank_routing", "kv_events"), CheckSetting())
+    assert list(recipe.checks) == list(CHECK_NAMES)
+    assert all((s.enabled, s.on_failure, s.timeout) == (True, "fail", None) for s in recipe.checks.values())
 
 
 def test_the_long_forms(load) -> None:
@@ -61,7 +63,7 @@ def test_the_long_forms(load) -> None:
     assert recipe.environment == {"PORT": "1e3"}
     assert recipe.sbatch_directives == {"mem": "0", "requeue": None, "comment": "a b"}
     assert recipe.slurm.time_limit == "1-00:30:00"
-    assert recipe.checks == {
+    assert {n: s for n, s in recipe.checks.items() if n in ("registration", "rank_routing", "kv_events")} == {
         "registration": CheckSetting(timeout=5),
         "rank_routing": CheckSetting(on_failure="warn"),
         "kv_events": CheckSetting(enabled=False),
@@ -101,7 +103,7 @@ def test_without_a_default_there_is_no_sidecar(load) -> None:
 @pytest.mark.parametrize(("checks", "enabled"), [("false", False), ("true", True), ("{}", True)])
 def test_all_checks_at_once(load, checks: str, enabled: bool) -> None:
     recipe = good(load(HAPPY + f"checks: {checks}\n"))
-    assert [setting.enabled for setting in recipe.checks.values()] == [enabled] * 3
+    assert [setting.enabled for setting in recipe.checks.values()] == [enabled] * len(CHECK_NAMES)
 
 
 @pytest.mark.parametrize("value", ["30", "30:00", "00:30:00", "100:00:00", "1-0", "1-00:30", "2-12:00:00", "UNLIMITED"])

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 RUNTIME = Path(__file__).parents[3] / "src/srtctl/render/runtime.sh"
 DEADLINE = 30.0
 

@@ -169,6 +169,13 @@ class Subscriber:
         return topic.decode(), int.from_bytes(sequence, "big"), events, dp_rank
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start a simulated engine are `process` tests."""
+    for item in items:
+        if "launch" in getattr(item, "fixturenames", ()) and Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.process)
+
+
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder."""

@@ -10,6 +10,9 @@ import pytest
 from srtctl.slurm.command import run_command
 
 
+pytestmark = pytest.mark.process
+
+
 def test_output_and_exit_code() -> None:
     done = run_command(["sh", "-c", "echo out; echo err >&2; exit 7"], env=os.environ, timeout=30)
     assert (done.returncode, done.stdout, done.stderr, done.complaint) == (7, "out\n", "err\n", "err")

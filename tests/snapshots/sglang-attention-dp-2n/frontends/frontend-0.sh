@@ -1,5 +1,5 @@
 #!/bin/bash
-# frontend-0: Dynamo frontend on node 0
+# frontend-0 on node 0
 # shellcheck disable=SC1091,SC2034 # runtime.sh is checked by itself; it reads the arrays below by name
 source "$RUN_DIR/runtime.sh"
 enter_step

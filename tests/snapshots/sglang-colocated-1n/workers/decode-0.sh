@@ -1,0 +1,48 @@
+#!/bin/bash
+# decode-0: sglang, decode, DP1, node 0
+# shellcheck disable=SC1091,SC2034 # runtime.sh is checked by itself; it reads the arrays below by name
+source "$RUN_DIR/runtime.sh"
+enter_step
+
+engine=(
+  python3 -m sglang.launch_server
+  --model-path qwen3-0.6b
+  --served-model-name Qwen/Qwen3-0.6B
+  --host 0.0.0.0
+  --disaggregation-mode decode
+  --page-size 16
+  --incremental-streaming-output
+  --port 6101
+  --grpc-port 9101
+  --nccl-port 17501
+)
+
+engine_env=(
+  'CUDA_VISIBLE_DEVICES=1'
+  'SGLANG_RUST_BUILD_MODE=never'
+)
+
+sidecar=(
+  python3 -m dynamo.sglang.sidecar
+  --grpc-endpoint 127.0.0.1:9101
+)
+
+sidecar_env=(
+  'DYN_DISCOVERY_BACKEND=etcd'
+  'DYN_EVENT_PLANE=zmq'
+  "DYN_EVENT_PLANE_HOST=${NODE_ADDR[0]}"
+  'DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS=0'
+  'DYN_PREFILL_DRAIN_TIMEOUT_S=0'
+  'DYN_REQUEST_PLANE=tcp'
+  'DYN_SDK_DISABLE_ANSI_LOGGING=1'
+  "DYN_SYSTEM_HOST=${NODE_ADDR[0]}"
+  'DYN_SYSTEM_PORT=7501'
+  "DYN_TCP_RPC_HOST=${NODE_ADDR[0]}"
+  "ETCD_ENDPOINTS=http://${NODE_ADDR[0]}:2379"
+)
+
+case $NODE_INDEX in
+0) # leader: serves
+  supervise decode-0.0 127.0.0.1:9101 engine sidecar
+  ;;
+esac

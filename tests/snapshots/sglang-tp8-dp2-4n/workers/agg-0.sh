@@ -1,0 +1,91 @@
+#!/bin/bash
+# agg-0: sglang, agg, DP2, nodes 0-3
+# shellcheck disable=SC1091,SC2034 # runtime.sh is checked by itself; it reads the arrays below by name
+source "$RUN_DIR/runtime.sh"
+enter_step
+
+engine=(
+  python3 -m sglang.launch_server
+  --model-path qwen3-0.6b
+  --served-model-name Qwen/Qwen3-0.6B
+  --host 0.0.0.0
+  --dist-init-addr "${NODE_ADDR[0]}:8300"
+  --nnodes 4
+  --data-parallel-size 2
+  --enable-dp-attention
+  --page-size 16
+  --tensor-parallel-size 8
+  --incremental-streaming-output
+)
+
+engine_env=(
+  'CUDA_VISIBLE_DEVICES=0,1'
+  'SGLANG_RUST_BUILD_MODE=never'
+)
+
+sidecar=(
+  python3 -m dynamo.sglang.sidecar
+  --grpc-endpoint 127.0.0.1:9100
+)
+
+sidecar_env=(
+  'DYN_DISCOVERY_BACKEND=etcd'
+  'DYN_EVENT_PLANE=zmq'
+  'DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS=0'
+  'DYN_PREFILL_DRAIN_TIMEOUT_S=0'
+  'DYN_REQUEST_PLANE=tcp'
+  'DYN_SDK_DISABLE_ANSI_LOGGING=1'
+  'DYN_SYSTEM_PORT=7500'
+  "ETCD_ENDPOINTS=http://${NODE_ADDR[0]}:2379"
+)
+
+case $NODE_INDEX in
+0) # leader: serves; publishes rank 0 on 5200
+  engine+=(
+    --node-rank 0
+    --port 6100
+    --grpc-port 9100
+    --nccl-port 17500
+    --kv-events-config '{"publisher":"zmq","topic":"kv-events","endpoint":"tcp://*:5200"}'
+  )
+  sidecar_env+=(
+    "DYN_EVENT_PLANE_HOST=${NODE_ADDR[0]}"
+    "DYN_SYSTEM_HOST=${NODE_ADDR[0]}"
+    "DYN_TCP_RPC_HOST=${NODE_ADDR[0]}"
+  )
+  supervise agg-0.0 127.0.0.1:9100 engine sidecar
+  ;;
+1) # follower: engine only
+  engine+=(
+    --node-rank 1
+    --port 6100
+    --nccl-port 17500
+    --kv-events-config '{"publisher":"zmq","topic":"kv-events","endpoint":"tcp://*:5200"}'
+  )
+  supervise agg-0.1 127.0.0.1:6100 engine
+  ;;
+2) # follower: its sidecar relays under the leader's identity; publishes rank 1 on 5201
+  engine+=(
+    --node-rank 2
+    --port 6100
+    --grpc-port 9100
+    --nccl-port 17500
+    --kv-events-config '{"publisher":"zmq","topic":"kv-events","endpoint":"tcp://*:5200"}'
+  )
+  sidecar_env+=(
+    "DYN_EVENT_PLANE_HOST=${NODE_ADDR[2]}"
+    "DYN_SYSTEM_HOST=${NODE_ADDR[2]}"
+    "DYN_TCP_RPC_HOST=${NODE_ADDR[2]}"
+  )
+  supervise agg-0.2 127.0.0.1:9100 engine sidecar
+  ;;
+3) # follower: engine only
+  engine+=(
+    --node-rank 3
+    --port 6100
+    --nccl-port 17500
+    --kv-events-config '{"publisher":"zmq","topic":"kv-events","endpoint":"tcp://*:5200"}'
+  )
+  supervise agg-0.3 127.0.0.1:6100 engine
+  ;;
+esac
