@@ -56,6 +56,13 @@ def resolve_site(recipe: Recipe, cluster: LoadedCluster, found: Collector) -> Si
             span=cluster.span("container_runtime"),
             hint="`container_runtime: none` runs the engines from the nodes' own PATH",
         )
+    if not profile.use_exclusive_sbatch_directive and not recipe.resources.port_offset:
+        found.warning(
+            "plan/shared-nodes",
+            "the job does not ask for whole nodes (`use_exclusive_sbatch_directive: false`): another run may hold the same ports",
+            path="resources",
+            hint="give runs that may meet different `resources.port_offset`; a busy port stops a run before it starts",
+        )
     slurm = SlurmRequest(
         time_limit=recipe.slurm.time_limit or profile.default_time_limit,
         account=recipe.slurm.account or profile.default_account,

@@ -152,6 +152,17 @@ def test_a_port_offset_moves_every_family() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("overrides", "exclusive", "warned"),
+    [((), True, False), ((), False, True), (("resources.port_offset=64",), False, False)],
+)
+def test_runs_that_may_share_nodes_are_told_about_the_offset(
+    overrides: tuple[str, ...], exclusive: bool, warned: bool
+) -> None:
+    plan = plan_of(ATTENTION, overrides=overrides, use_exclusive_sbatch_directive=exclusive)
+    assert ("plan/shared-nodes" in [w.code for w in plan.warnings]) is warned
+
+
 @pytest.mark.parametrize(("plane", "needed"), [("request_plane", True), ("event_plane", True)])
 def test_nats_runs_when_a_plane_asks_for_it(plane: str, needed: bool) -> None:
     plan = plan_of(ATTENTION, overrides=(f"dynamo={{{plane}: nats}}",))
