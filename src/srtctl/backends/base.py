@@ -20,10 +20,6 @@ class Layout:
     def nnodes(self) -> int:
         return len(self.gpus)
 
-    @property
-    def total(self) -> int:
-        return sum(map(len, self.gpus))
-
 
 @dataclass(frozen=True, slots=True)
 class PortNeed:

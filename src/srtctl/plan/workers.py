@@ -10,6 +10,7 @@ from srtctl.plan.model import Process, Publisher, Sidecar, Worker, node_address
 from srtctl.plan.placement import Placed
 from srtctl.plan.site import Site
 from srtctl.recipe.model import Recipe
+from srtctl.recipe.model import Sidecar as SidecarSettings
 from srtctl.sidecars import native_sidecar, worker_env
 
 
@@ -31,6 +32,7 @@ class WorkerFactory:
         process, mine = shape.processes[rank], ports[rank]
         address, leader = node_address(placed.nodes[rank]), node_address(placed.nodes[0])
         context = ProcessContext(rank, len(placed.nodes), leader, mine, ports[0], self.site.model_path)
+        role = self.recipe.roles[placed.role]
         command = self.backend.command(self.recipe, placed.role, shape, context)
         devices = {self.site.visible_devices_env: ",".join(map(str, placed.gpus[rank]))}
         registration = worker_env(self.dynamo_env, address, mine["system"]) if process.registers else {}
@@ -40,16 +42,13 @@ class WorkerFactory:
             node_rank=rank,
             gpus=placed.gpus[rank],
             argv=command.argv,
-            env={**devices, **command.env, **registration, **self.recipe.roles[placed.role].env},
+            env={**devices, **command.env, **registration, **role.env},
             ready_port=command.ready_port,
-            sidecar=self._sidecar(placed, mine, rank) if process.sidecar else None,
+            sidecar=self._sidecar(role.sidecar, placed, mine, rank) if process.sidecar and role.sidecar else None,
             publishers=tuple(Publisher(r, mine["kv_events"] + r) for r in process.publisher_ranks),
         )
 
-    def _sidecar(self, placed: Placed, ports: Mapping[str, int], rank: int) -> Sidecar | None:
-        settings = self.recipe.roles[placed.role].sidecar
-        if settings is None:
-            return None
+    def _sidecar(self, settings: SidecarSettings, placed: Placed, ports: Mapping[str, int], rank: int) -> Sidecar:
         made = native_sidecar(
             self.backend.name,
             placed.role,

@@ -72,7 +72,12 @@ def directives(plan: Plan, run_dir: str) -> list[str]:
     # A requeued job would run half of a deployment's history again; USR1 leaves time to stop before the limit.
     ours |= {"no-requeue": None, "signal": "B:USR1@90", "output": f"{run_dir}/logs/job.%j.log"}
     merged = ours | dict(sorted(slurm.directives.items()))
-    return [f"--{name}" if value is None else f"--{name}={value}" for name, value in merged.items()]
+    return [f"--{name}" if value is None else f"--{name}={_directive_value(value)}" for name, value in merged.items()]
+
+
+def _directive_value(value: str) -> str:
+    """sbatch splits its lines at blanks, and reads double quotes."""
+    return f'"{value}"' if any(c.isspace() for c in value) else value
 
 
 def worker_script(worker: Worker) -> str:

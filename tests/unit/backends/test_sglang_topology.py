@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from srtctl.backends.base import Layout
+from srtctl.backends.sglang.rules import check_layout
 from srtctl.backends.sglang.topology import Parallelism, parallelism, publisher_ranks
 from srtctl.recipe.arguments import Arguments
 
@@ -60,3 +62,22 @@ def test_bad_sizes(args: dict[str, object], code: str, path: str) -> None:
 @pytest.mark.parametrize(("dp", "attention", "gpus"), [(2, True, 4), (2, False, 8), (1, False, 4)])
 def test_gpus_of_one_server(dp: int, attention: bool, gpus: int) -> None:
     assert Parallelism(4, dp, 1, attention).gpus == gpus
+
+
+LAYOUTS = [
+    # tp, pp, dp, attention DP, GPUs per node, code (empty: fine)
+    (8, 1, 1, False, (4, 4), ""),
+    (12, 1, 1, False, (8, 4), "sglang/uneven-nodes"),
+    (2, 2, 1, False, (2, 2), ""),
+    (1, 3, 1, False, (1, 1), "sglang/pipeline-nodes"),
+    (2, 1, 1, False, (1, 1, 1), "sglang/tp-nodes"),
+    (1, 1, 2, False, (1, 1), "sglang/ordinary-dp-nodes"),
+]
+
+
+@pytest.mark.parametrize(("tp", "pp", "dp", "attention", "gpus", "code"), LAYOUTS)
+def test_what_a_layout_rules_out(tp: int, pp: int, dp: int, attention: bool, gpus: tuple[int, ...], code: str) -> None:
+    layout = Layout(tuple(tuple(range(n)) for n in gpus))
+    found = list(check_layout("agg", Arguments("roles.agg.args", {}), Parallelism(tp, dp, pp, attention), layout))
+    assert [d.code for d in found] == ([code] if code else [])
+    assert all(d.hint and d.path for d in found)

@@ -9,7 +9,6 @@ import pytest
 
 from srtctl.slurm.command import run_command
 
-
 pytestmark = pytest.mark.process
 
 

@@ -107,6 +107,7 @@ def check_layout(role: str, args: Arguments, sizes: Parallelism, layout: Layout)
             _path(args, DATA, role),
             hint="use one worker a node, or `enable-dp-attention`",
         )
+        return
     if len(set(counts)) > 1:
         yield Diagnostic(
             "sglang/uneven-nodes",
