@@ -29,6 +29,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "srtctl"
 STACK = Path(os.environ.get("SRTCTL_STACK_DIR", "/nowhere"))
 NODES = ("10.88.0.1", "10.88.0.2")
 CLONE_NEWNET = 0x40000000
+CHECKS = ("registration", "rank_routing", "publishers", "kv_events", "cache_reuse")  # all but those that need Slurm
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 if not (STACK / "bin" / "python3").exists():
@@ -97,6 +98,7 @@ def make_plan(image: Path, discovery: dict[str, str]) -> Any:
                 "node_rank": node,
                 "argv": [*engine, events],
                 "env": {},
+                "ready_port": 9100 + node,
                 "sidecar": sidecar,
                 "publishers": [{"dp_rank": node, "port": 5200 + node}],
             }
@@ -111,6 +113,10 @@ def make_plan(image: Path, discovery: dict[str, str]) -> Any:
         "version": 1,
         "model": {"path": f"{image}/model", "served_name": "tiny"},
         "workers": [{"name": "agg-0", "role": "agg", "dp_size": 2, "nodes": [0, 1], "processes": processes}],
+        "claims": [
+            {"node": node, "first": 9100 + node, "count": 1, "purpose": "grpc", "owner": f"agg-0.{node}"}
+            for node in (0, 1)
+        ],
         "services": [{"name": "etcd", "node": 0, "argv": etcd, "env": {}, "port": 2379}],
         "frontends": [
             {
@@ -121,10 +127,7 @@ def make_plan(image: Path, discovery: dict[str, str]) -> Any:
                 "env": {**discovery, "DYN_TCP_RESPONSE_STREAM_HOST": "${NODE_ADDR[0]}"},
             }
         ],
-        "checks": [
-            {"name": name, "on_failure": "fail", "targets": targets}
-            for name in ("registration", "rank_routing", "kv_events")
-        ],
+        "checks": [{"name": name, "on_failure": "fail", "targets": targets} for name in CHECKS],
     }
 
 
@@ -249,20 +252,21 @@ def test_a_healthy_deployment_passes_every_time(discovery: str, tmp_path: Path, 
     with running(tmp_path, image, discovery) as job:
         for _ in range(3):
             code, result = job.check()
-            assert (code, verdicts(result)) == (0, {"registration": PASS, "rank_routing": PASS, "kv_events": PASS})
+            assert (code, verdicts(result)) == (0, dict.fromkeys(CHECKS, PASS))
 
 
+ONE, ONE_LEFT = ["fail", "pass", "fail"], ["skip", "pass", "skip"]
 FAULTS = {
     "silent_kv=1": (
-        {"registration": PASS, "rank_routing": PASS, "kv_events": ["fail", "pass", "fail"]},
-        ["agg-0 rank 1: no Stored event reached the router in ", "does agg-0.1 publish on node 1 port 5201?"],
+        {"publishers": ONE, "kv_events": ONE_LEFT, "cache_reuse": ONE_LEFT},
+        ["agg-0 rank 1: its KV publisher does not listen on port 5201 on node-1"],
     ),
     "error_500=1": (
-        {"registration": PASS, "rank_routing": ["fail", "pass", "fail"], "kv_events": ["skip", "pass", "skip"]},
+        {"rank_routing": ONE, "publishers": ONE_LEFT, "kv_events": ONE_LEFT, "cache_reuse": ONE_LEFT},
         ["agg-0 rank 1: HTTP 500 from the frontend: ", "see logs/agg-0.0.engine.log"],
     ),
     "report_dp_size=1": (
-        {"registration": ["fail", "fail", "fail"], "rank_routing": SKIP, "kv_events": SKIP},
+        {"registration": ["fail"] * 3, **dict.fromkeys(CHECKS[1:], SKIP)},
         ["agg-0 rank 0: agg-0 registered DP ranks [0], the plan has [0, 1]"],
     ),
 }
@@ -273,7 +277,7 @@ def test_a_fault_fails_the_one_check_that_names_it(fault: str, tmp_path: Path, i
     expected, words = FAULTS[fault]
     with running(tmp_path, image, fault=fault) as job:
         code, result = job.check()
-    assert (code, verdicts(result)) == (3, expected)
+    assert (code, verdicts(result)) == (3, dict.fromkeys(CHECKS, PASS) | expected)
     (reason,) = [check["reason"] for check in result["checks"] if check["verdict"] == "fail"]
     for word in words:
         assert word in reason

@@ -87,7 +87,7 @@ ROWS: dict[str, Row] = {
     "dead engine": Row(
         ORDINARY,
         3,
-        ("agg-0 (leader agg-0.0 on sandbox-0) serves no request", "ready", "logs/agg-0.0.engine.log"),
+        ("agg-0 (agg-0.0 on sandbox-0) serves no request", "ready", "logs/agg-0.0.engine.log"),
         "rank_routing",
         ("agg-0 rank 0", "agg-0 rank 1", "agg-1 rank 0", "agg-1 rank 1"),
         ROUTED,
@@ -224,7 +224,11 @@ ROWS: dict[str, Row] = {
     "launcher: bootstrap host on the follower": Row(
         PD_ATTENTION,
         3,
-        ("prefill-0 announces a bootstrap address", "sandbox-0", "only the prefill leader's sidecar"),
+        (
+            "prefill-0 announces a bootstrap address",
+            "on sandbox-0, the node of its leader",
+            "only the prefill leader's sidecar",
+        ),
         "registration",
         ("prefill-0 rank 0", "prefill-0 rank 1"),
         ("rank_routing", "publishers", *EVENTS, "transfer", "load"),
@@ -272,6 +276,18 @@ def test_a_fault_is_named(sandbox: Sandbox, name: str) -> None:
     assert diagnosis["remedy"] in text
     if row.check:
         only_that_failed(row, json.loads((sandbox.run_dir(status["run"]) / "checks.json").read_text()), diagnosis)
+
+
+def test_a_missing_capability_is_told_before_anything_starts(sandbox: Sandbox) -> None:
+    """The installed Dynamo 1.6.1 has no such flag (wire.md, section 8)."""
+    flag = "--advertise-grpc-endpoint"
+    row = Row(ATTENTION, 1, (), edits={"plan.json": ('"--grpc-endpoint"', f'"{flag}"')})
+    status = edited(sandbox, row, "missing-capability")
+    assert status["cause"] == (
+        f"the installed Dynamo 1.6.1 lacks what the plan uses: its dynamo.sglang.sidecar has no {flag}, which the sidecar of "
+        "agg-0.0 uses; what srtctl itself writes needs Dynamo 1.6.1 or newer"
+    )
+    assert "step_started" not in text_of(sandbox.run_dir(status["run"]) / "events/job.jsonl")
 
 
 def applied(sandbox: Sandbox, row: Row) -> dict[str, Any]:

@@ -17,7 +17,16 @@ pytestmark = pytest.mark.e2e
 
 EXAMPLE = "examples/agg/sglang-attention-dp-2n.yaml"
 
-CHECKS = ["registration", "rank_routing", "kv_events"]
+# Name -> targets: the worker, its two ranks, the whole deployment.
+CHECKS = {
+    "placement": 1,
+    "registration": 2,
+    "rank_routing": 2,
+    "publishers": 2,
+    "kv_events": 2,
+    "cache_reuse": 2,
+    "load": 1,
+}
 
 
 def events(sandbox: Sandbox, run: str) -> list[dict[str, Any]]:
@@ -41,8 +50,9 @@ def test_the_example_serves_and_every_check_passes(sandbox: Sandbox) -> None:
         assert status["phase"] == "serving"
         checks = json.loads((sandbox.run_dir(run) / "checks.json").read_text())
         assert [(c["name"], c["verdict"], len(c["targets"])) for c in checks["checks"]] == [
-            (n, "pass", 2) for n in CHECKS
+            (name, "pass", count) for name, count in CHECKS.items()
         ]
+        assert checks["seconds"] < 30
         again = sandbox.cli.json("check", run, "--only", "kv_events")
         assert [(c["name"], c["verdict"]) for c in again["checks"]] == [("kv_events", "pass")]
         text = sandbox.cli("status", run).stdout
@@ -118,12 +128,16 @@ def test_an_engine_that_reports_one_rank_fails_quickly_with_the_sidecars_own_wor
 
 
 def test_a_silent_publisher_fails_exactly_the_kv_events_check(sandbox: Sandbox) -> None:
-    status = sandbox.apply(EXAMPLE, code=3, SRTCTL_SIM_FAULT="silent_kv=1")
+    """Where nobody listens to the publishers themselves, the router's view is the proof."""
+    status = sandbox.apply(EXAMPLE, "--set", "checks.publishers=false", code=3, SRTCTL_SIM_FAULT="silent_kv=1")
     checks = json.loads((sandbox.run_dir(status["run"]) / "checks.json").read_text())
     assert {c["name"]: c["verdict"] for c in checks["checks"]} == {
+        "placement": "pass",
         "registration": "pass",
         "rank_routing": "pass",
         "kv_events": "fail",
+        "cache_reuse": "skip",
+        "load": "pass",
     }
     failed = [t for c in checks["checks"] for t in c["targets"] if t["verdict"] == "fail"]
     assert [(t["worker"], t["dp_rank"]) for t in failed] == [("agg-0", 1)]
@@ -133,7 +147,12 @@ def test_a_silent_publisher_fails_exactly_the_kv_events_check(sandbox: Sandbox) 
 
 def test_a_check_that_only_warns_lets_it_serve(sandbox: Sandbox) -> None:
     status = sandbox.apply(
-        EXAMPLE, "--set", "checks.kv_events={on_failure: warn, timeout: 5}", SRTCTL_SIM_FAULT="silent_kv=0"
+        EXAMPLE,
+        "--set",
+        "checks.kv_events={on_failure: warn, timeout: 5}",
+        "--set",
+        "checks.publishers=false",
+        SRTCTL_SIM_FAULT="silent_kv=0",
     )
     sandbox.cli("cancel", status["run"], "--wait")
     assert status["phase"] == "serving"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import lru_cache
 
 from srtctl.checks import engine_info, logs
 from srtctl.checks.context import Context
@@ -13,29 +16,42 @@ from srtctl.checks.net import NetError
 from srtctl.checks.symptom import Symptom
 
 _ENGINE_SECONDS = 2.0
+_LOG_LINES = 2000  # of the end of each log; the fault has just shown
+
+Read = Callable[[str], Sequence[str]]
 
 
-def explained(context: Context, check: str, result: TargetResult) -> TargetResult:
-    """The result with its diagnosis, and with what the engine says of itself, if it failed; else as it is."""
+def explained(context: Context, check: str, results: Sequence[TargetResult]) -> list[TargetResult]:
+    """The results; each failed one with its diagnosis, if there is one, and with what its engine says of itself."""
+    read = lru_cache(maxsize=None)(lambda name: logs.lines(context.deployment.run_dir, name)[-_LOG_LINES:])
+    with ThreadPoolExecutor(context.limits.parallel) as pool:
+        return list(pool.map(lambda result: _explained(context, check, result, read), results))
+
+
+def _explained(context: Context, check: str, result: TargetResult, read: Read) -> TargetResult:
     if result.verdict != FAIL:
         return result
-    symptom = gather(context, check, result)
+    symptom = gather(context, check, result, read)
     evidence = dict(result.evidence)
     if symptom.engine:
         evidence["engine"] = symptom.engine
     return replace(result, evidence=evidence, diagnosis=diagnose(symptom))
 
 
-def gather(context: Context, check: str, result: TargetResult) -> Symptom:
-    """Everything that the table looks at: the result, its process's logs, the frontend's log, the engine's own word."""
+def gather(context: Context, check: str, result: TargetResult, read: Read) -> Symptom:
+    """Everything that the table looks at: the result, its process's logs, the frontend's log, the engine's own word.
+
+    `read` gives the last lines of a log by name.
+    """
     deployment, target = context.deployment, result.target
     frontends = [single for single in deployment.singles if "frontend" in single.parts]
-    frontend = [line for single in frontends for line in logs.lines(deployment.run_dir, f"{single.name}.frontend")]
+    frontend = [line for single in frontends for line in read(f"{single.name}.frontend")]
     if not target.worker:
         return Symptom(check, result.message, evidence=result.evidence, frontend=frontend)
     worker, process = deployment.worker(target.worker), deployment.process_of(target)
-    sidecar = logs.lines(deployment.run_dir, f"{process.name}.sidecar")
-    leader_sidecar = [] if process.name == worker.leader else logs.lines(deployment.run_dir, f"{worker.leader}.sidecar")
+    sidecar = [*read(f"{process.name}.sidecar")]
+    if process.name != worker.leader:
+        sidecar += read(f"{worker.leader}.sidecar")
     return Symptom(
         check,
         result.message,
@@ -46,15 +62,15 @@ def gather(context: Context, check: str, result: TargetResult) -> Symptom:
         process=process.name,
         node=deployment.nodes[process.node].name,
         evidence=result.evidence,
-        sidecar=sidecar + leader_sidecar,
+        sidecar=sidecar,
         frontend=_about(frontend, target),
-        engine_log=logs.lines(deployment.run_dir, f"{worker.leader}.engine"),
+        engine_log=read(f"{worker.leader}.engine"),
         engine=_engine(context, process),
         dynamo=engine_info.dynamo_version(),
     )
 
 
-def _about(frontend: list[str], target: Target) -> list[str]:
+def _about(frontend: Sequence[str], target: Target) -> list[str]:
     """The frontend's lines, without complaints about the KV events of other ranks."""
     mark = "expected_dp_rank="
     return [line for line in frontend if mark not in line or f"{mark}{target.dp_rank} " in line]

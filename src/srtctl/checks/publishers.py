@@ -147,6 +147,8 @@ class _Listener:
                     batch = decode(subscriber.recv_multipart(), self.msgpack)
                     if "BlockStored" in batch.kinds:
                         return batch
+                    if not listening.remaining():
+                        break
                 if not deadline.remaining():
                     return None
         finally:
@@ -172,7 +174,8 @@ class _Listener:
         return TargetResult(target, PASS, "its socket sends usable batches with its own rank", evidence)
 
     def _unclaimed(self, publisher: Publisher) -> list[int]:
-        """Listening ports of the publisher's node that nobody claimed: it may be there instead."""
+        """Ports that the publisher's process listens on and nobody claimed: the publisher may be there instead."""
         view = survey.read(self.context.deployment.run_dir, publisher.node) or survey.NodeView()
         claimed = self.context.deployment.claimed.get(publisher.node, frozenset())
-        return sorted(port for port in view.listening - claimed if port < _EPHEMERAL)
+        found = [port for port, process in view.listening.items() if process == publisher.process]
+        return sorted(port for port in found if port not in claimed and port < _EPHEMERAL)

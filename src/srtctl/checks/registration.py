@@ -112,10 +112,11 @@ def _complaint(
         hint = "" if router.registered else "; the router has nobody, is its mode kv?"
         return f"registered in discovery, but not with the frontend's router as worker id {card.worker_id}{hint}"
     if worker.bootstrap and card.bootstrap != worker.bootstrap:
+        home = deployment.nodes[worker.processes[0].node].name
         found = (
             f"announces its bootstrap server at {card.bootstrap}" if card.bootstrap else "announces no bootstrap server"
         )
-        return f"{found}, the plan has it at {worker.bootstrap}; see {log}"
+        return f"{found}, the plan has it at {worker.bootstrap} ({home}); see {log}"
     for name, others in assignment.cards.items():
         if card.group and name != worker.name and any(other.group == card.group for other in others):
             return f"{worker.name} and {name} registered as one distributed group, {card.group}"

@@ -95,8 +95,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "NATS not there",
         _REGISTRATION,
-        r"(?i)\bnats\b.*(refused|failed to connect|unable to connect|timed out|timeout|connection error)|"
-        r"(failed to connect|unable to connect|could not connect).*\bnats\b",
+        r"NATS not reachable yet|(?i:\bnats\b.*(refused|failed to connect|timed out))",
         "{process} on {node}: Dynamo is told to use NATS, and no NATS server answers",
         "start NATS (a service of the run when `dynamo.event_plane` or `dynamo.request_plane` is `nats`), or use the "
         "planes `zmq` and `tcp`",
@@ -153,9 +152,9 @@ ROWS: tuple[Row, ...] = (
     Row(
         "wrong bootstrap address",
         ("registration",),
-        r"announces (?:its bootstrap server at (?P<found>\S+)|no bootstrap server), the plan has it at (?P<planned>[^;]+)",
-        "{worker} announces a bootstrap address where no decode engine will find its cache; the server is on {node}, "
-        "the prefill leader's node, at {planned}",
+        r"announces .*bootstrap server.*, the plan has it at (?P<planned>\S+) \((?P<home>[^)]+)\)",
+        "{worker} announces a bootstrap address where no decode engine will find its cache; its bootstrap server is at "
+        "{planned}, on {home}, the node of its leader",
         "start only the prefill leader's sidecar with `--bootstrap-host`, with its own node's address",
     ),
     Row(

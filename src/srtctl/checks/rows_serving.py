@@ -46,7 +46,7 @@ ROWS: tuple[Row, ...] = (
         "dead engine",
         ("rank_routing", "transfer"),
         r"HTTP 503|HTTP 500.*(?i:unavailable|connection refused)",
-        "the engine of {worker} (leader {process} on {node}) serves no request, while its sidecar still says `ready`: a "
+        "the engine of {worker} ({process} on {node}) serves no request, while its sidecar still says `ready`: a "
         "sidecar's health says nothing about its engine",
         "look at logs/{process}.engine.log, and restart the run: engine and sidecar end together only when a process ends",
         when=_sidecar_ready,
@@ -71,8 +71,8 @@ ROWS: tuple[Row, ...] = (
         "publisher on a wrong port",
         ("publishers",),
         r"does not listen on port (?P<port>\d+)",
-        "{process} on {node} publishes rank {dp_rank} on another port than {port}: listening there, and claimed by nobody, "
-        "is {evidence[listening_unclaimed]}",
+        "{process} on {node} publishes rank {dp_rank} on another port than {port}: it listens on "
+        "{evidence[listening_unclaimed]}, which nothing claims",
         "the engine binds base + global DP rank: start it with the planned `--kv-events-config` endpoint",
         when=_listens_elsewhere,
     ),
@@ -100,7 +100,7 @@ ROWS: tuple[Row, ...] = (
         "use an engine that puts the global DP rank into each batch (SGLang's `[timestamp, events, DP rank]`)",
     ),
     Row(
-        "wrong rank in events",
+        "wrong rank in dropped events",
         ("kv_events",),
         r"Dropping KV event batch.*expected_dp_rank=(?P<expected>\d+).*event_dp_rank=(?P<found>\d+)",
         "the router drops the events of {worker} rank {dp_rank} ({process} on {node}): they carry DP rank {found}, or none, "
@@ -117,7 +117,7 @@ ROWS: tuple[Row, ...] = (
         "use one `page-size` on all processes of the worker, and an engine whose events follow it",
     ),
     Row(
-        "wrong block size",
+        "block size that the sidecar refuses",
         ("kv_events",),
         r"Block size must be (?P<planned>\d+) tokens",
         "the events of {worker} rank {dp_rank} ({process} on {node}) have another block size than the {planned} tokens that "

@@ -104,7 +104,7 @@ def _run_one(check: Check, planned: PlannedCheck, context: Context, why_not: Map
     started = time.monotonic()
     ready = [target for target, reason in why_not.items() if not reason]
     outcome = _outcome(check, context, ready)
-    found = {result.target: gather.explained(context, check.name, result) for result in outcome.results}
+    found = {result.target: result for result in gather.explained(context, check.name, outcome.results)}
     targets = tuple(found.get(target) or TargetResult(target, SKIP, reason) for target, reason in why_not.items())
     complete = Outcome(targets, outcome.problem)
     seconds = round(time.monotonic() - started, 3)

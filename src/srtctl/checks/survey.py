@@ -1,7 +1,7 @@
 """What each node saw of itself just before the checks: `state/survey.<node>.tsv`, written by `survey` in runtime.sh.
 
-Lines of tab-separated fields: `node NAME`, `listen PORT`, `process PROCESS PART PID CUDA_VISIBLE_DEVICES` (last field
-empty where the variable is not set); only processes that are alive have a line.
+Lines of tab-separated fields: `node NAME`, `process PROCESS PART PID CUDA_VISIBLE_DEVICES` (empty where the variable is
+not set; only processes that are alive), `listen PORT PROCESS` (empty where it is no process of the run).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class NodeView:
-    """`processes` maps (process, part) to its CUDA_VISIBLE_DEVICES."""
+    """`processes` maps (process, part) to its CUDA_VISIBLE_DEVICES, `listening` each port to the process that has it."""
 
     name: str = ""
-    listening: frozenset[int] = frozenset()
+    listening: Mapping[int, str] = field(default_factory=dict)
     processes: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
@@ -31,13 +31,13 @@ def read(run_dir: Path, node: int) -> NodeView | None:
 
 def parse(text: str) -> NodeView:
     """The content of a survey file; lines of other kinds are ignored."""
-    name, listening, processes = "", set(), {}
+    name, listening, processes = "", {}, {}
     for line in text.splitlines():
         kind, *fields = line.split("\t")
         if kind == "node":
             name = fields[0]
         elif kind == "listen":
-            listening.add(int(fields[0]))
+            listening[int(fields[0])] = fields[1]
         elif kind == "process":
             processes[fields[0], fields[1]] = fields[3]
-    return NodeView(name, frozenset(listening), processes)
+    return NodeView(name, listening, processes)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from srtctl.cli.common import ClusterOption
 from srtctl.cli.exits import CHECKS_FAILED, OK, USAGE, fail, say
-from srtctl.cli.located import Output, OutputOption, RunArgument, locate, slurm_for
+from srtctl.cli.located import RunArgument, locate, slurm_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,12 +21,20 @@ if TYPE_CHECKING:
 VERDICTS = {0: OK, 3: CHECKS_FAILED}
 
 
+class Output(StrEnum):
+    """Values of --output."""
+
+    text = "text"
+    json = "json"
+    junit = "junit"
+
+
 def command(
     run: RunArgument,
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Only this check; may be repeated.", metavar="NAME")
     ] = None,
-    output: OutputOption = Output.text,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to print.")] = Output.text,
     cluster: ClusterOption = None,
 ) -> None:
     """Run the checks of a serving run inside its job. Exits 0 passed, 3 failed, 2 when the run does not serve."""
@@ -114,5 +123,10 @@ def _print(root: Path, output: Output, *, only: bool) -> None:
     checks = read_object(run.checks_again if only else run.checks)
     if output is Output.json:
         typer.echo(json.dumps(checks, indent=2))
+        return
+    if output is Output.junit:
+        from srtctl.cli.junit import junit
+
+        typer.echo(junit(root.name, checks))
         return
     typer.echo("\n".join([*check_lines(check_results(checks)), f"verdict: {checks.get('verdict', 'none')}"]))

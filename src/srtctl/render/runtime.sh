@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The runtime of every srtctl job: the same file in every bundle. job.sbatch and each step's script source it.
 #
-#   in job.sbatch   open_run, bind_nodes, probe_claims, service, frontend, worker, expect, gate, run_checks, serve
+#   in job.sbatch   open_run, bind_nodes, probe_claims, probe_stack, service, frontend, worker, expect, gate, run_checks, serve
 #   in a step       supervise
 #
 # The job ends with its first failure, with a named cause. Every way out goes through `finish`.
@@ -175,6 +175,18 @@ probe_claims() { # probe_claims FILE: every planned port is free on its node, or
   finish failed 1 "${busy:-the port probe could not run: see logs/probe.log}"
 }
 
+probe_stack() { # probe_stack NODE PYTHON: the installed Dynamo has what the plan uses, or the job ends here and says what it lacks
+  local said code
+  said=$(srun --overlap --input=none --nodes=1 --ntasks=1 --nodelist="$(names_of "$1")" --job-name=probe-stack \
+    env PYTHONPATH="$RUN_DIR/lib" timeout 10 "$2" -m srtctl.checks.stack "$RUN_DIR/plan.json" 2>"$LOGS/probe-stack.log")
+  code=$?
+  case $code in
+  0) ;;
+  4) finish failed 1 "$said" ;;
+  *) say "what the installed Dynamo can do is not known (exit code $code): see logs/probe-stack.log" ;;
+  esac
+}
+
 names_of() { # names_of 0-1,4 -> the host names, comma separated
   local part index out=()
   for part in ${1//,/ }; do
@@ -235,7 +247,8 @@ failure_cause() { # failure_cause STEP: what the processes of the job said first
 }
 
 await_steps() { # await_steps SECONDS STEP...: every task of these steps has said that it is ready
-  local deadline=$((SECONDS + $1)) name missing
+  # A node that gives up says which process it was, and what its log said: it gets the time to.
+  local seconds=$1 deadline=$((SECONDS + $1 + STOP_GRACE)) name missing
   shift
   while :; do
     missing=()
@@ -246,7 +259,7 @@ await_steps() { # await_steps SECONDS STEP...: every task of these steps has sai
     check_steps
     if ((SECONDS > deadline)); then
       event gate_failed reason="not ready in time: ${missing[*]}"
-      finish failed 1 "not ready after $1 s: ${missing[*]}"
+      finish failed 1 "not ready after $seconds s: ${missing[*]}"
     fi
     pause 0.3
   done
@@ -454,12 +467,13 @@ record_exit() { # record_exit PROCESS PART CODE: whole or not at all
 }
 
 await_port() { # await_port PROCESS PART HOST PORT: while watching that the part lives
-  local process=$1 part=$2 deadline=$((SECONDS + STARTUP_TIMEOUT))
+  local process=$1 part=$2 deadline=$((SECONDS + STARTUP_TIMEOUT)) last
   until port_open "$3" "$4"; do
     [[ ! $STOPPING ]] || return
     leave_when_ended "$process"
     if ((SECONDS > deadline)); then
-      event not_listening process="$process" port:="$4" words="$process $part on $SLURMD_NODENAME did not listen on port $4 within $STARTUP_TIMEOUT s: see logs/$process.$part.log"
+      last=$(last_words "$LOGS/$process.$part.log")
+      event not_listening process="$process" port:="$4" last="$last" words="$process $part on $SLURMD_NODENAME did not listen on port $4 within $STARTUP_TIMEOUT s: see logs/$process.$part.log"
       stop_parts "$process"
       leave_step 1
     fi
@@ -554,17 +568,26 @@ listeners() { # port (hexadecimal) and inode of every listening TCP socket of th
   cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { n = split($2, at, ":"); print at[n], $10 }'
 }
 
-survey_node() { # this node's name, its listening ports, its processes of this job that live, with their GPUs
-  local hex process part pid file=$STATE/survey.$NODE_INDEX.tsv
+survey_node() { # this node's name, its processes of this job that live, with their GPUs, its listening ports and whose they are
+  local -A owner=()
+  local hex inode process part pid file=$STATE/survey.$NODE_INDEX.tsv
   {
     printf 'node\t%s\n' "$SLURMD_NODENAME"
-    while read -r hex _; do printf 'listen\t%d\n' "$((16#$hex))"; done < <(listeners)
     while read -r process part pid; do
       [[ -r /proc/$pid/environ ]] || continue
       printf 'process\t%s\t%s\t%s\t%s\n' "$process" "$part" "$pid" "$(tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^CUDA_VISIBLE_DEVICES=//p')"
+      while read -r inode; do owner[$inode]=$process; done < <(sockets_of "$pid")
     done < <(sed -n 's/.*"event":"started","process":"\([^"]*\)","part":"\([^"]*\)","pid":\([0-9]*\)}$/\1 \2 \3/p' "$EVENTS/node-$NODE_INDEX.jsonl")
+    while read -r hex inode; do printf 'listen\t%d\t%s\n' "$((16#$hex))" "${owner[$inode]:-}"; done < <(listeners)
   } >"$file.new"
   mv "$file.new" "$file"
+}
+
+sockets_of() { # sockets_of PID: the inode of every socket of its process group; engines start processes of their own
+  local group pid
+  group=$(sed 's/.*) //' "/proc/$1/stat" | cut -d ' ' -f 3)
+  cat /proc/[0-9]*/stat 2>/dev/null | awk -v group="$group" '{ pid = $1; sub(/.*\) /, ""); if ($3 == group) print pid }' |
+    while read -r pid; do find "/proc/$pid/fd" -lname 'socket:*' -printf '%l\n' 2>/dev/null; done | tr -dc '0-9\n'
 }
 
 holder_of() { # holder_of INODE: pid and name of the process behind a socket, where visible

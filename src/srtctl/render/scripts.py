@@ -43,6 +43,7 @@ def job_script(plan: Plan, run_dir: str) -> str:
         directives=directives(plan, run_dir),
         environment=[f"{name}={word(value)}" for name, value in sorted(plan.environment.items())],
         interface=plan.runtime.network_interface or "",
+        probe=_probe(plan),
         steps=_steps(plan),
         expectations=_expectations(plan),
         gate=" ".join(
@@ -130,6 +131,12 @@ def single_script(service: Service, part: str, title: str) -> str:
 
 def _address(plan: Plan) -> str:
     return word(f"{node_address(plan.endpoint.node)}:{plan.endpoint.port}") if plan.endpoint else "-"
+
+
+def _probe(plan: Plan) -> str:
+    """The line that asks the installed Dynamo what it can do, on the first node that runs a sidecar; else nothing."""
+    sidecars = [(p.node, p.sidecar) for w in plan.workers for p in w.processes if p.sidecar]
+    return f"probe_stack {sidecars[0][0]} {word(sidecars[0][1].argv[0])}" if sidecars else ""
 
 
 def _steps(plan: Plan) -> list[Step]:

@@ -86,15 +86,16 @@ def first_failure(files: RunFiles, *, failed: bool) -> Failure | None:
 
 
 def _diagnosis(files: RunFiles, event: Event, words: str) -> Diagnosis | None:
-    """What is behind a process that ended, or behind a gate that gave up, whose checks are in checks.json."""
+    """What is behind a process that ended or never listened, or behind a gate that gave up (its checks found it)."""
     if event.name == "gate_failed":
         return first_diagnosis(check_results(files.checks))
-    if event.name != "exited":
+    if event.name not in ("exited", "not_listening"):
         return None
     engine, _, dynamo = event.text("engine").partition("; ")
     process = f"{event.text('process')} {event.text('part')}".rstrip()
+    said = f"{words} {event.text('last')}" if event.name == "not_listening" else words
     return diagnose(
-        Symptom(BEFORE, words, process=process, node=files.node_name(event.node), engine=engine, dynamo=dynamo)
+        Symptom(BEFORE, said, process=process, node=files.node_name(event.node), engine=engine, dynamo=dynamo)
     )
 
 

@@ -121,6 +121,10 @@ class Scenario:
     known: dict[Rank, set[str]] = field(default_factory=lambda: defaultdict(set))
     cached: dict[Rank, set[str]] = field(default_factory=lambda: defaultdict(set))
     lock: threading.Lock = field(default_factory=threading.Lock)
+    forgetful: set[Rank] = field(default_factory=set)
+    route_log: Path | None = None
+    phases: dict[str, str] = field(default_factory=lambda: {"Prefill": "completed", "Decode": "completed"})
+    logged_as: dict[Rank, Rank] = field(default_factory=dict)
 
     def range(self, body: Any) -> Any:
         """etcd's JSON gateway: keys in [key, range_end)."""
@@ -172,8 +176,13 @@ class Scenario:
             else:
                 self.known[prefill].add(text)
         tokens = 0 if decode in self.mute else 2
+        if prefill in self.forgetful:
+            cached = 0
+        request_id = f"request-{len(self.requests)}"
+        if self.route_log and prefill != decode:
+            self._log(request_id, {"Prefill": prefill, "Decode": decode})
         return {
-            "id": "chatcmpl-1",
+            "id": f"chatcmpl-{request_id}",
             "choices": [{"index": 0, "message": {"content": "r1", "role": "assistant"}, "finish_reason": "length"}],
             "usage": {
                 "prompt_tokens": len(text) + 3,
@@ -192,6 +201,24 @@ class Scenario:
                 "timing": {"ttft_ms": 1.0, **({"kv_hit_rate": hit_rate} if self.hit_rates else {})},
             },
         }
+
+    def _log(self, request_id: str, legs: dict[str, Rank]) -> None:
+        """As Dynamo 1.6.1's frontend logs a routed request."""
+        assert self.route_log is not None
+        with self.route_log.open("a") as file:
+            for phase, how in self.phases.items():
+                worker_id, dp_rank = self.logged_as.get(legs[phase], legs[phase])
+                outcome = "cancelled" if how == "cancelled" else "success" if how == "completed" else how
+                file.write(
+                    f'INFO http-request:kv_router.route_request: request_span: route request {how} request.outcome="{outcome}" '
+                    f'method=POST request_id=0f6 model="tiny" otel.kind="client" request_id={request_id} dp_rank={dp_rank} '
+                    f'overlap_blocks=0 phase={phase} worker_id={worker_id} request.attempt=0 request.outcome="{outcome}"\n'
+                )
+
+    def add_check(self, name: str, targets: list[Any], **settings: int) -> None:
+        """Plan one more check, after the others."""
+        check = {"name": name, "on_failure": "fail", "targets": targets, "timeout": None, "settings": settings}
+        self.plan["checks"].append(check)
 
     def write(self, folder: Path) -> list[str]:
         """The plan and the node table in `folder`; returns the command line of the checks."""

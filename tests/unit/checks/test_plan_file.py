@@ -9,7 +9,8 @@ import pytest
 
 from srtctl.checks.deployment import EtcdDiscovery, FileDiscovery, Publisher
 from srtctl.checks.model import InputError, Target
-from srtctl.checks.plan_file import authority, load
+from srtctl.checks.plan_file import load
+from srtctl.checks.plan_workers import authority
 
 from .scenario import agg_plan
 
