@@ -1,7 +1,7 @@
 """What an engine process says of itself: SGLang's server info, over HTTP or over its native gRPC.
 
 A follower answers `GetServerInfo` over gRPC only. As a command, `python3 -m srtctl.checks.engine_info HOST GRPC_PORT`,
-it prints the facts in one line: runtime.sh asks so when a sidecar has died and its engine still lives.
+it prints the facts in one line: node.sh asks so when a sidecar has died and its engine still lives.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each node saw of itself just before the checks: `state/survey.<node>.tsv`, written by `survey` in runtime.sh.
+"""What each node saw of itself just before the checks: `state/survey.<node>.tsv`, written by `survey` in job.sh.
 
 Lines of tab-separated fields: `node NAME`, `process PROCESS PART PID CUDA_VISIBLE_DEVICES` (empty where the variable is
 not set; only processes that are alive), `listen PORT PROCESS` (empty where it is no process of the run).

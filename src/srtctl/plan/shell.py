@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
-#: What runtime.sh binds in the job: node addresses, and a step's node-local scratch folder.
+#: What job.sh and node.sh bind: node addresses, and a step's node-local scratch folder.
 _REFERENCE = re.compile(r"(\$\{NODE_ADDR\[\d+\]\}|\$\{SCRATCH\})")
 
 

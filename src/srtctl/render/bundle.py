@@ -11,6 +11,9 @@ from srtctl.plan.model import Plan
 from srtctl.plan.serial import plan_json
 from srtctl.render.scripts import job_script, single_script, worker_script
 
+#: The machinery, the same in every bundle: what both sides share, the job's side, a node's side.
+STATIC = ("runtime.sh", "job.sh", "node.sh")
+
 #: Slurm's default `max_script_size`; a job script above it is refused by sbatch.
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 
@@ -20,9 +23,8 @@ def bundle_files(plan: Plan, run_dir: str, recipe_yaml: str) -> dict[str, str]:
 
     Raises DiagnosticError when the job script would be too large for Slurm.
     """
-    out = {
+    out = {name: files("srtctl.render").joinpath(name).read_text() for name in STATIC} | {
         "job.sbatch": job_script(plan, run_dir),
-        "runtime.sh": files("srtctl.render").joinpath("runtime.sh").read_text(),
         "plan.json": plan_json(plan),
         "recipe.yaml": recipe_yaml,
         "claims.tsv": "".join(f"{c.node}\t{c.first}\t{c.count}\t{c.purpose}\t{c.owner}\n" for c in plan.claims),

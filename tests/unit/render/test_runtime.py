@@ -1,10 +1,11 @@
-"""runtime.sh by itself, with real processes: what couples engine and sidecar on a node."""
+"""The bundle's machinery by itself, with real processes: what couples engine and sidecar on a node."""
 
 from __future__ import annotations
 
 import http.server
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,9 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from srtctl.render.bundle import STATIC
+
 pytestmark = pytest.mark.process
 
-RUNTIME = Path(__file__).parents[3] / "src/srtctl/render/runtime.sh"
+RENDER = Path(__file__).parents[3] / "src/srtctl/render"
 DEADLINE = 30.0
 
 
@@ -27,6 +30,8 @@ class Node:
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
+        for name in STATIC:
+            shutil.copy(RENDER / name, run_dir)
         for folder in ("logs", "state", "events"):
             (run_dir / folder).mkdir()
         (run_dir / "state/nodes.tsv").write_text("0\tn0\t127.0.0.1\n1\tn1\t127.0.0.2\n")
@@ -34,7 +39,7 @@ class Node:
 
     def start(self, script: str, **env: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            ["bash", "-c", f"source {RUNTIME}; enter_step; {script}"],
+            ["bash", "-c", f"source {self.run_dir}/job.sh; source {self.run_dir}/node.sh; enter_step; {script}"],
             env={
                 "PATH": os.environ["PATH"],
                 "RUN_DIR": str(self.run_dir),

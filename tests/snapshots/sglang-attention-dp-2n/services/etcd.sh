@@ -1,7 +1,7 @@
 #!/bin/bash
 # etcd on node 0
-# shellcheck disable=SC1091,SC2034 # runtime.sh is checked by itself; it reads the arrays below by name
-source "$RUN_DIR/runtime.sh"
+# shellcheck disable=SC1091,SC2034 # node.sh is checked by itself; it reads the arrays below by name
+source "$RUN_DIR/node.sh"
 enter_step
 
 service=(

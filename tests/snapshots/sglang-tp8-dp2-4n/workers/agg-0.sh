@@ -1,7 +1,7 @@
 #!/bin/bash
 # agg-0: sglang, agg, DP2, nodes 0-3
-# shellcheck disable=SC1091,SC2034 # runtime.sh is checked by itself; it reads the arrays below by name
-source "$RUN_DIR/runtime.sh"
+# shellcheck disable=SC1091,SC2034 # node.sh is checked by itself; it reads the arrays below by name
+source "$RUN_DIR/node.sh"
 enter_step
 
 engine=(

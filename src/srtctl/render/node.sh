@@ -1,0 +1,207 @@
+# shellcheck shell=bash
+# One task of a step, on its node: the same file in every bundle. The scripts of workers, services and frontends call
+# enter_step and supervise; the job's probes call probe_node and survey_node.
+# SC1091: checked by itself. SC2153: STEP comes from run_step in job.sh.
+# shellcheck disable=SC1091,SC2153
+source "$RUN_DIR/runtime.sh"
+
+declare -A PART_PID=()
+STOPPING=
+
+enter_step() { # who am I: by my own node name, never by list order
+  load_nodes
+  local index
+  for index in "${!NODE_NAME[@]}"; do
+    [[ ${NODE_NAME[index]} != "$SLURMD_NODENAME" ]] || NODE_INDEX=$index
+  done
+  : "${NODE_INDEX:?"$SLURMD_NODENAME is not a node of this run"}"
+  SCRATCH=${TMPDIR:-/tmp}/srtctl-$SLURM_JOB_ID/$STEP.$NODE_INDEX # node-local; gone when the task ends
+  printf '%s\n' "$SLURM_STEP_ID" >"$STATE/$STEP.stepid.$NODE_INDEX"
+  mv "$STATE/$STEP.stepid.$NODE_INDEX" "$STATE/$STEP.stepid"
+}
+
+supervise() { # supervise PROCESS READY PART...: start the first part, wait for READY (host:port or -), start the others;
+  # when any ends, whatever its exit code, stop the others and fail
+  local process=$1 ready=$2
+  shift 2
+  trap 'STOPPING=1' TERM INT
+  mkdir -p "$SCRATCH"
+  spawn "$process" "$1"
+  [[ $ready == - ]] || await_port "$process" "$1" "${ready%:*}" "${ready##*:}"
+  shift
+  while (($#)) && [[ ! $STOPPING ]]; do
+    spawn "$process" "$1"
+    shift
+  done
+  [[ $STOPPING ]] || : >"$STATE/$STEP.$NODE_INDEX.ready"
+  while [[ ! $STOPPING ]]; do
+    leave_when_ended "$process"
+    pause 0.2
+  done
+  stop_parts "$process"
+  leave_step 143
+}
+
+spawn() { # spawn PROCESS PART: runs the array PART with the environment PART_env, in a process group of its own
+  local process=$1 part=$2
+  rm -f "$STATE/$process.$part.exit"
+  set -m
+  run_part "$process" "$part" 2>/dev/null &
+  PART_PID[$part]=$!
+  set +m
+}
+
+run_part() { # in the background: one process, its real exit code in state/<process>.<part>.exit
+  local process=$1 part=$2
+  local -n words=$part environment=${part}_env
+  set +m
+  trap : TERM INT # the whole group gets the signal; stay to record how the process took it
+  (
+    trap - TERM INT
+    event started process="$process" part="$part" pid:="$BASHPID"
+    # Dynamo and engines leave files in TMPDIR: they go with the scratch folder.
+    exec env TMPDIR="$SCRATCH" "${environment[@]}" "${words[@]}" >"$LOGS/$process.$part.log" 2>&1 </dev/null
+  )
+  record_exit "$process" "$part" $?
+}
+
+record_exit() { # record_exit PROCESS PART CODE: whole or not at all
+  printf '%d\n' "$3" >"$STATE/$1.$2.exit.new"
+  mv "$STATE/$1.$2.exit.new" "$STATE/$1.$2.exit"
+}
+
+await_port() { # await_port PROCESS PART HOST PORT: while watching that the part lives
+  local process=$1 part=$2 deadline=$((SECONDS + STARTUP_TIMEOUT)) last
+  until port_open "$3" "$4"; do
+    [[ ! $STOPPING ]] || return
+    leave_when_ended "$process"
+    if ((SECONDS > deadline)); then
+      last=$(last_words "$LOGS/$process.$part.log")
+      event not_listening process="$process" port:="$4" last="$last" words="$process $part on $SLURMD_NODENAME did not listen on port $4 within $STARTUP_TIMEOUT s: see logs/$process.$part.log"
+      stop_parts "$process"
+      leave_step 1
+    fi
+    pause 0.2
+  done
+  event listening process="$process" port:="$4"
+}
+
+leave_when_ended() { # leave_when_ended PROCESS: the first part that has ended by itself ends the others and the task
+  local process=$1 part code last how engine_says
+  for part in "${!PART_PID[@]}"; do
+    [[ ! $STOPPING && -e $STATE/$process.$part.exit ]] || continue
+    code=$(<"$STATE/$process.$part.exit")
+    unset "PART_PID[$part]"
+    last=$(last_words "$LOGS/$process.$part.log")
+    if ((code > 128 && code <= 192)); then
+      how="was killed by SIG$(kill -l "$((code - 128))")"
+    else
+      how="exited with $code${last:+: $last}"
+    fi
+    engine_says=
+    [[ $part != sidecar ]] || engine_says=$(engine_facts)
+    event exited process="$process" part="$part" code:="$code" last="$last" ${engine_says:+engine="$engine_says"} \
+      words="$process $part on $SLURMD_NODENAME $how"
+    stop_parts "$process"
+    leave_step $((code ? code : 1)) # exit code 0 is a failure too: nothing here is meant to end by itself
+  done
+}
+
+# shellcheck disable=SC2154 # the worker's script fills `sidecar`
+engine_facts() { # what the engine beside an ended sidecar says of itself, in one line; nothing where it does not answer
+  local word before='' endpoint=''
+  for word in "${sidecar[@]}"; do
+    [[ $before != --grpc-endpoint ]] || endpoint=$word
+    before=$word
+  done
+  [[ ! $endpoint ]] ||
+    PYTHONPATH=$RUN_DIR/lib timeout 5 "${sidecar[0]}" -m srtctl.checks.engine_info "${endpoint%:*}" "${endpoint##*:}" 2>/dev/null
+}
+
+stop_parts() { # stop_parts PROCESS: TERM to the group of each part, grace, KILL
+  local process=$1 part pid deadline=$((SECONDS + STOP_GRACE))
+  STOPPING=1
+  for part in "${!PART_PID[@]}"; do kill -TERM -- "-${PART_PID[$part]}" 2>/dev/null; done
+  for part in "${!PART_PID[@]}"; do
+    pid=${PART_PID[$part]}
+    until [[ -e $STATE/$process.$part.exit ]] || ((SECONDS > deadline)); do pause 0.1; done
+    kill -KILL -- "-$pid" 2>/dev/null # what ignored TERM, or children that outlived their parent
+    wait "$pid" 2>/dev/null
+    [[ -e $STATE/$process.$part.exit ]] || record_exit "$process" "$part" 137
+    event stopped process="$process" part="$part" code:="$(<"$STATE/$process.$part.exit")"
+  done
+  PART_PID=()
+}
+
+last_words() { # last_words LOG: its last error line, else its last line
+  local text line
+  text=$(tail -n 60 "$1" | tr -d '\r' | sed 's/\x1b\[[0-9;]*m//g' | grep -v '^[[:space:]]*$')
+  line=$(grep -E '^[A-Za-z_.]+(Error|Exception|Exit|Interrupt)(:|$)' <<<"$text" | tail -n 1)
+  [[ $line ]] || line=$(grep -iE '\b(error|fatal|panicked)\b' <<<"$text" | tail -n 1)
+  [[ $line ]] || line=$(tail -n 1 <<<"$text")
+  printf '%s' "${line:0:500}"
+}
+
+leave_step() { # leave_step CODE
+  rm -rf "$SCRATCH"
+  rmdir "${SCRATCH%/*}" 2>/dev/null
+  exit "$1"
+}
+
+# ------------------------------------------------------------------------------------------------ ports
+
+probe_node() { # probe_node CLAIMS: false when a claimed port of this node is already listened on
+  local -A holder=()
+  local hex inode node first count purpose owner port busy=0
+  while read -r hex inode; do holder[$((16#$hex))]=$inode; done < <(listeners)
+  while IFS=$'\t' read -r node first count purpose owner; do
+    [[ $node == "$NODE_INDEX" ]] || continue
+    for ((port = first; port < first + count; port++)); do
+      [[ ${holder[$port]:-} ]] || continue
+      busy=1
+      local who
+      who=$(holder_of "${holder[$port]}")
+      event port_busy port:="$port" purpose="$purpose" owner="$owner" holder="$who" \
+        words="port $port on $SLURMD_NODENAME ($purpose of $owner) is already taken by ${who:-a process that is not visible to you}"
+    done
+  done <"$1"
+  return "$busy"
+}
+
+listeners() { # port (hexadecimal) and inode of every listening TCP socket of this node
+  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { n = split($2, at, ":"); print at[n], $10 }'
+}
+
+survey_node() { # this node's name, its processes of this job that live, with their GPUs, its listening ports and whose they are
+  local -A owner=()
+  local hex inode process part pid file=$STATE/survey.$NODE_INDEX.tsv
+  {
+    printf 'node\t%s\n' "$SLURMD_NODENAME"
+    while read -r process part pid; do
+      [[ -r /proc/$pid/environ ]] || continue
+      printf 'process\t%s\t%s\t%s\t%s\n' "$process" "$part" "$pid" "$(tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^CUDA_VISIBLE_DEVICES=//p')"
+      while read -r inode; do owner[$inode]=$process; done < <(sockets_of "$pid")
+    done < <(sed -n 's/.*"event":"started","process":"\([^"]*\)","part":"\([^"]*\)","pid":\([0-9]*\)}$/\1 \2 \3/p' "$EVENTS/node-$NODE_INDEX.jsonl")
+    while read -r hex inode; do printf 'listen\t%d\t%s\n' "$((16#$hex))" "${owner[$inode]:-}"; done < <(listeners)
+  } >"$file.new"
+  mv "$file.new" "$file"
+}
+
+sockets_of() { # sockets_of PID: the inode of every socket of its process group; engines start processes of their own
+  local group pid
+  group=$(sed 's/.*) //' "/proc/$1/stat" | cut -d ' ' -f 3)
+  cat /proc/[0-9]*/stat 2>/dev/null | awk -v group="$group" '{ pid = $1; sub(/.*\) /, ""); if ($3 == group) print pid }' |
+    while read -r pid; do find "/proc/$pid/fd" -lname 'socket:*' -printf '%l\n' 2>/dev/null; done | tr -dc '0-9\n'
+}
+
+holder_of() { # holder_of INODE: pid and name of the process behind a socket, where visible
+  local fd pid
+  for fd in /proc/[0-9]*/fd/*; do
+    if [[ $(readlink "$fd" 2>/dev/null) == "socket:[$1]" ]]; then
+      pid=${fd#/proc/}
+      pid=${pid%%/*}
+      echo "process $pid ($(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c1-120 | sed 's/ *$//'))"
+      return
+    fi
+  done
+}
