@@ -18,8 +18,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from srtctl.sandbox import stack
+
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "srtctl"
-PYTHON = Path(os.environ.get("SRTCTL_STACK_DIR", "/nowhere")) / "bin" / "python3"
+STACK = stack.find()
+PYTHON = STACK.python if STACK else Path("/nowhere/python3")
 BLOCK = 16
 CLONE_NEWNET = 0x40000000
 DROPPED = ("DYN_", "SRTCTL_SIM_", "SGLANG_", "PYTHON")

@@ -1,7 +1,7 @@
 """The post-launch checks against the real Dynamo: etcd, frontend with the KV router, sidecars, simulated SGLang.
 
 One engine over two nodes (a leader and a follower, one attention-DP rank each), started from the plan that the checks
-read. Needs root, etcd, and a stack environment with Dynamo in `SRTCTL_STACK_DIR`. Everything runs in a network
+read. Needs root, etcd, and the sandbox's stack environment. Everything runs in a network
 namespace of its own, where two loopback addresses are the two nodes, and where the plan's ports are free.
 """
 
@@ -23,17 +23,20 @@ from typing import Any
 
 import pytest
 
+from srtctl.sandbox import stack
+
 pytestmark = pytest.mark.e2e
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "srtctl"
-STACK = Path(os.environ.get("SRTCTL_STACK_DIR", "/nowhere"))
+FOUND = stack.find()
+STACK = FOUND.root if FOUND else Path("/nowhere")
 NODES = ("10.88.0.1", "10.88.0.2")
 CLONE_NEWNET = 0x40000000
 CHECKS = ("registration", "rank_routing", "publishers", "kv_events", "cache_reuse")  # all but those that need Slurm
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 if not (STACK / "bin" / "python3").exists():
-    pytest.skip("SRTCTL_STACK_DIR names no stack environment with Dynamo in it", allow_module_level=True)
+    pytest.skip("no stack environment with Dynamo: run `srtctl sandbox install`", allow_module_level=True)
 if os.geteuid() != 0 or not shutil.which("etcd"):
     pytest.skip("needs root for a network namespace, and etcd", allow_module_level=True)
 

@@ -1,7 +1,7 @@
 """The simulated SGLang against the real Dynamo: aggregated, and prefill/decode.
 
-Dynamo is the independent witness that the simulator speaks the protocol. Needs `SRTCTL_STACK_DIR`, a stack environment
-(see docs/), and etcd. As root everything runs in a network namespace of its own, because Dynamo's event sockets listen
+Dynamo is the independent witness that the simulator speaks the protocol. Needs the sandbox's stack environment
+and etcd. As root everything runs in a network namespace of its own, because Dynamo's event sockets listen
 on all addresses.
 """
 
@@ -23,7 +23,7 @@ from tests.e2e.sim_stack import BLOCK, PYTHON, Stack, make_image, private_networ
 pytestmark = pytest.mark.e2e
 
 if not PYTHON.exists():
-    pytest.skip("SRTCTL_STACK_DIR names no stack environment with Dynamo in it", allow_module_level=True)
+    pytest.skip("no stack environment with Dynamo: run `srtctl sandbox install`", allow_module_level=True)
 if not shutil.which("etcd"):
     pytest.skip("etcd is not installed", allow_module_level=True)
 
