@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from srtctl.diagnostics import Diagnostic, nearest
 from srtctl.recipe.model import Recipe
@@ -42,9 +42,14 @@ class PortNeed:
 
 @dataclass(frozen=True, slots=True)
 class ProcessShape:
-    """What one process of a worker is, before ports are known. `registers`: with Dynamo, by itself, without a sidecar."""
+    """What one process of a worker is, before ports are known.
+
+    `serves` are the global DP ranks whose requests come in here: those it registers with Dynamo, or those behind its
+    HTTP server. `registers`: with Dynamo, by itself, without a sidecar.
+    """
 
     ports: tuple[PortNeed, ...]
+    serves: tuple[int, ...]
     publisher_ranks: tuple[int, ...] = ()
     sidecar: bool = False
     registers: bool = False
@@ -52,18 +57,25 @@ class ProcessShape:
 
 @dataclass(frozen=True, slots=True)
 class WorkerShape:
-    """What a worker is, before ports are known: DP size and its processes in node-rank order."""
+    """What a worker is, before ports are known: DP size and its processes in node-rank order.
+
+    `launcher`: `node` starts one process a node; `mpi` one MPI rank a GPU, of which rank 0 is the leader.
+    """
 
     dp_size: int
     processes: tuple[ProcessShape, ...]
+    launcher: Literal["node", "mpi"] = "node"
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessContext:
-    """What a backend needs to write one command line. `ports` maps purpose to the first claimed port on this process's node."""
+    """What a backend needs to write one command line. `ports` maps purpose to the first claimed port on this process's node;
+    `gpus` are the GPUs of that node, `address` is the node's."""
 
     node_rank: int
     nnodes: int
+    gpus: tuple[int, ...]
+    address: str
     leader_address: str
     ports: Mapping[str, int]
     leader_ports: Mapping[str, int]
@@ -108,6 +120,19 @@ class Backend(Protocol):
         """The command of one process."""
         ...
 
+    def sidecar(self, recipe: Recipe, role_name: str, context: ProcessContext) -> tuple[str, ...]:
+        """The command of the sidecar beside one process: module, endpoint, and what only this engine's sidecar needs."""
+        ...
+
+    def files(self, recipe: Recipe, role_name: str) -> Mapping[str, str]:
+        """What the commands of a role read: name to text. They name it as `bundle_file(name)`."""
+        ...
+
+
+def bundle_file(name: str) -> str:
+    """Where a command finds a file of `Backend.files`, in the bundle of its own job."""
+    return f"${{RUN_DIR}}/files/{name}"
+
 
 def check_knobs(recipe: Recipe, known: Sequence[str]) -> Iterator[Diagnostic]:
     """A finding for each setting beside `engine.type` that is not among `known`, those of the engine."""
@@ -116,6 +141,11 @@ def check_knobs(recipe: Recipe, known: Sequence[str]) -> Iterator[Diagnostic]:
         hint = f"did you mean `{near}`?" if near else "engine flags go into `roles.<role>.args`"
         message = f"`engine.{name}` is not a known key: {recipe.engine.type} has no such setting"
         yield Diagnostic("recipe/unknown-key", message, f"engine.{name}", hint=hint)
+
+
+def sidecar_module(engine: str, grpc_port: int) -> tuple[str, ...]:
+    """How the sidecar of an engine is started (ai-dynamo 1.6.1 ships one module each), beside that gRPC port."""
+    return ("python3", "-m", f"dynamo.{engine}.sidecar", "--grpc-endpoint", f"127.0.0.1:{grpc_port}")
 
 
 def flags(arguments: Sequence[tuple[str, str | None]]) -> tuple[str, ...]:

@@ -114,6 +114,7 @@ class _Builder:
             slurm=site.slurm,
             health=Health(startup=startup, gate=startup),
             environment=site.environment,
+            files={name: text for role in recipe.roles for name, text in backend.files(recipe, role).items()},
             runtime=Runtime(site.runtime_python, site.network_interface),
         )
 

@@ -148,12 +148,13 @@ def _expectations(plan: Plan) -> list[str]:
         workers = [w for w in plan.workers if w.role in roles]
         if not workers:
             continue
+        registering = [p for w in workers for p in w.processes if p.serves]
         published = sum(len(p.publishers) for w in workers for p in w.processes)
         ranks = sum(w.dp_size for w in workers)
         # With prefill and decode the decode router keeps no index, and exports nothing about sources.
         indexed = kind == "prefill" or workers[0].role == "agg"
         sources = " kv_sources=all" if indexed and published == ranks else ""
-        out.append(f"expect {kind} workers={len(workers)} ranks={ranks}{sources}")
+        out.append(f"expect {kind} workers={len(registering)} ranks={ranks}{sources}")
     return out
 
 

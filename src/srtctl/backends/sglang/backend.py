@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +15,10 @@ from srtctl.backends.base import (
     WorkerShape,
     check_knobs,
     flags,
+    sidecar_module,
 )
+from srtctl.backends.launch import Launch, launch_of
 from srtctl.backends.sglang import rules
-from srtctl.backends.sglang.launch import Launch, launch_of
 from srtctl.backends.sglang.topology import Parallelism, parallelism, publisher_ranks
 from srtctl.diagnostics import Diagnostic
 from srtctl.recipe.arguments import Argument, Arguments, compact_json, words
@@ -34,6 +35,12 @@ PORT_FLAGS = {
 #: SGLang binds more than the port of `--dist-init-addr`: with attention DP the ZMQ sockets of tokenizer, detokenizer,
 #: RPC and metrics lie at +1…+5, the schedulers' at +6 and one a DP rank, a handshake at +13.
 DIST_INIT_EXTRA = 16
+
+MODULES: Mapping[Launch, str] = {
+    Launch.native: "sglang.launch_server",
+    Launch.wrapper: "dynamo.sglang",
+    Launch.server: "sglang.launch_server",
+}
 
 _RENDERED_BY_US = {
     "served-model-name",
@@ -76,7 +83,8 @@ class SglangBackend:
             sidecar = launch is Launch.native and (node_rank == 0 or bool(ranks[node_rank]))
             registers = launch is Launch.wrapper
             needs = _port_needs(role_name, args, sizes, role, layout, node_rank, launch, sidecar)
-            processes.append(ProcessShape(tuple(needs), ranks[node_rank], sidecar, registers))
+            serves = tuple(range(sizes.dp)) if node_rank == 0 else ()
+            processes.append(ProcessShape(tuple(needs), serves, ranks[node_rank], sidecar, registers))
         return WorkerShape(sizes.dp, tuple(processes)), []
 
     def served_name(self, recipe: Recipe) -> str:
@@ -110,10 +118,23 @@ class SglangBackend:
         if role.kv_events is not None:
             config = _kv_events_config(role.kv_events, args.get("kv-events-config"), context.ports["kv_events"])
             own.append(("kv-events-config", config))
-        argv = ("python3", "-m", launch.module, *flags(common), *user, *flags(own))
+        argv = ("python3", "-m", MODULES[launch], *flags(common), *user, *flags(own))
         # Wheels ship the native server; without this SGLang tries to compile it at start-up.
         env = {"SGLANG_RUST_BUILD_MODE": "never"} if launch is Launch.native else {}
         return Command(argv, env, _ready_port(launch, process, context))
+
+    def sidecar(self, recipe: Recipe, role_name: str, context: ProcessContext) -> tuple[str, ...]:  # noqa: ARG002
+        """A follower's is started with the endpoint alone: Dynamo reads `GetServerInfo` and selects telemetry mode itself.
+
+        The bootstrap address goes to the prefill *leader's* sidecar only (srt-slurm #473).
+        """
+        argv = sidecar_module("sglang", context.ports["grpc"])
+        if role_name == "prefill" and context.node_rank == 0:
+            argv += ("--bootstrap-host", context.leader_address)
+        return argv
+
+    def files(self, recipe: Recipe, role_name: str) -> Mapping[str, str]:  # noqa: ARG002
+        return {}
 
 
 def _ready_port(launch: Launch, process: ProcessShape, context: ProcessContext) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from srtctl.backends.base import Layout
-from srtctl.backends.sglang.launch import Launch
+from srtctl.backends.launch import Launch
 from srtctl.backends.sglang.topology import Parallelism
 from srtctl.backends.sizes import DATA, PIPELINE, TENSOR
 from srtctl.diagnostics import Diagnostic, Related
