@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from srtctl.diagnostics import Diagnostic, nearest
+from srtctl.diagnostics import Diagnostic
 from srtctl.recipe.model import Recipe
 
 
@@ -132,15 +132,6 @@ class Backend(Protocol):
 def bundle_file(name: str) -> str:
     """Where a command finds a file of `Backend.files`, in the bundle of its own job."""
     return f"${{RUN_DIR}}/files/{name}"
-
-
-def check_knobs(recipe: Recipe, known: Sequence[str]) -> Iterator[Diagnostic]:
-    """A finding for each setting beside `engine.type` that is not among `known`, those of the engine."""
-    for name in recipe.engine.knobs:
-        near = nearest(name, ("type", *known))
-        hint = f"did you mean `{near}`?" if near else "engine flags go into `roles.<role>.args`"
-        message = f"`engine.{name}` is not a known key: {recipe.engine.type} has no such setting"
-        yield Diagnostic("recipe/unknown-key", message, f"engine.{name}", hint=hint)
 
 
 def sidecar_module(engine: str, grpc_port: int) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from srtctl.backends.base import (
     Command,
@@ -13,16 +12,17 @@ from srtctl.backends.base import (
     ProcessContext,
     ProcessShape,
     WorkerShape,
-    check_knobs,
     flags,
     sidecar_module,
 )
+from srtctl.backends.kv_events import config_text, port_need
 from srtctl.backends.launch import Launch, launch_of
+from srtctl.backends.rules import check_knobs, check_served_names, need
 from srtctl.backends.sglang import rules
 from srtctl.backends.sglang.topology import Parallelism, parallelism, publisher_ranks
 from srtctl.diagnostics import Diagnostic
-from srtctl.recipe.arguments import Argument, Arguments, compact_json, words
-from srtctl.recipe.model import KvEvents, Recipe, Role
+from srtctl.recipe.arguments import Arguments, words
+from srtctl.recipe.model import Recipe, Role
 
 #: User flags that hold one port, and the purpose under which it is claimed.
 PORT_FLAGS = {
@@ -57,15 +57,12 @@ class SglangBackend:
     name = "sglang"
 
     def check_recipe(self, recipe: Recipe) -> list[Diagnostic]:
-        named = [args.get("served-model-name") for args in recipe.arguments.values()]
-        return [*check_knobs(recipe, ()), *rules.check_served_names([name for name in named if name])]
+        return [*check_knobs(recipe, ()), *check_served_names(self.name, recipe)]
 
     def check(self, recipe: Recipe, role_name: str, gpus: int) -> list[Diagnostic]:
-        role = recipe.roles[role_name]
         args = recipe.arguments[role_name]
         sizes, problems = parallelism(args)
-        problems += rules.check_arguments(role_name, role, args, launch_of(recipe, role))
-        problems += _check_ports(args)
+        problems += rules.check_arguments(recipe, role_name, PORT_FLAGS)
         return problems or list(rules.check_sizes(role_name, args, sizes, gpus))
 
     def shape(self, recipe: Recipe, role_name: str, layout: Layout) -> tuple[WorkerShape | None, list[Diagnostic]]:
@@ -116,7 +113,7 @@ class SglangBackend:
         own: list[tuple[str, str | None]] = [("node-rank", str(context.node_rank))] if context.nnodes > 1 else []
         own += [(flag, str(context.ports[purpose])) for flag, purpose in PORT_FLAGS.items() if purpose in context.ports]
         if role.kv_events is not None:
-            config = _kv_events_config(role.kv_events, args.get("kv-events-config"), context.ports["kv_events"])
+            config = config_text(role.kv_events, args.get("kv-events-config"), context.ports["kv_events"])
             own.append(("kv-events-config", config))
         argv = ("python3", "-m", MODULES[launch], *flags(common), *user, *flags(own))
         # Wheels ship the native server; without this SGLang tries to compile it at start-up.
@@ -157,60 +154,20 @@ def _port_needs(
     sidecar: bool,
 ) -> Iterator[PortNeed]:
     fixed = {purpose: args.get(flag) for flag, purpose in PORT_FLAGS.items()}
-    yield _need("http", fixed["http"])
+    yield need("http", fixed["http"])
     if node_rank == 0 and layout.nnodes > 1:
         yield PortNeed("dist_init", DIST_INIT_EXTRA + sizes.dp)
     # Ordinary DP behind a sidecar: SGLang must pick separate NCCL ports for its independent TP groups itself.
     if not (sizes.ordinary_dp and launch is Launch.native):
-        yield _need("nccl", fixed["nccl"])
+        yield need("nccl", fixed["nccl"])
     if sidecar:
-        yield _need("grpc", fixed["grpc"])
+        yield need("grpc", fixed["grpc"])
     if sidecar or launch is Launch.wrapper:
         yield PortNeed("system")
     if role_name == "prefill":
-        yield replace(_need("bootstrap", fixed["bootstrap"]), common=True)
+        yield replace(need("bootstrap", fixed["bootstrap"]), common=True)
     if role.kv_events is not None:
-        # The offset is the *global* rank whatever node it lands on, so every node reserves the full range.
-        written = args.get("kv-events-config")
-        yield PortNeed("kv_events", sizes.dp, _endpoint_port(written), written.path if written else "")
-
-
-def _need(purpose: str, written: Argument | None) -> PortNeed:
-    return PortNeed(purpose) if written is None else PortNeed(purpose, 1, int(written.value), written.path)
-
-
-def _check_ports(args: Arguments) -> Iterator[Diagnostic]:
-    for flag in PORT_FLAGS:
-        for item in args.all(flag):
-            if isinstance(item.value, bool) or not str(item.value).isdecimal() or not 0 < int(item.value) < 65536:
-                yield Diagnostic(
-                    "args/port",
-                    f"`{flag}` must be a port number, not {item.value!r}",
-                    item.path,
-                    hint="write 1 to 65535, or leave it out",
-                )
-    for item in args.all("kv-events-config"):
-        value = item.value
-        if not isinstance(value, dict) or ("endpoint" in value and _endpoint_port(item) is None):
-            yield Diagnostic(
-                "args/kv-events-config",
-                "`kv-events-config` must be a mapping whose endpoint, if any, is like `tcp://*:5557`",
-                item.path,
-                hint="usually `kv_events: true` on the role is enough",
-            )
-
-
-def _endpoint_port(written: Argument | None) -> int | None:
-    endpoint = str(written.value.get("endpoint", "")) if written and isinstance(written.value, dict) else ""
-    port = endpoint.rpartition(":")[2]
-    return int(port) if endpoint.startswith("tcp://") and port.isdecimal() and 0 < int(port) < 65536 else None
-
-
-def _kv_events_config(events: KvEvents, written: Argument | None, base: int) -> str:
-    config: dict[str, Any] = {"publisher": events.publisher, "topic": events.topic, "endpoint": f"tcp://*:{base}"}
-    if written and isinstance(written.value, dict):
-        config |= written.value
-    return compact_json(config)
+        yield port_need(args, sizes.dp)
 
 
 def _incremental_streaming(args: Arguments, launch: Launch) -> tuple[str, ...]:
