@@ -40,6 +40,13 @@ _BENCHMARKS = (
     "trace-replay",
 )  # fmt: skip
 
+_BENCHMARK_SETTINGS = (
+    "isl", "osl", "concurrencies", "req_rate", "command", "env", "aiperf_package", "custom_tokenizer", "itl_threshold_ms",
+    "max_tokens", "mooncake_workload", "num_examples", "num_prompts_mult", "num_shots", "num_threads", "num_warmup_mult",
+    "random_range_ratio", "repeat", "slow_down_sleep_time", "slow_down_wait_time", "temperature", "top_k", "top_p",
+    "trace_file", "ttft_threshold_ms", "use_chat_template",
+)  # fmt: skip
+
 NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("engine", "sglang is the only engine so far", _ENGINES, optional=False, instead="sglang"),
     NotBuilt("engine.type", "sglang is the only engine so far", _ENGINES, "engine", optional=False, instead="sglang"),
@@ -62,8 +69,9 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("benchmark.type", "only `manual` is built, which serves until cancelled", _BENCHMARKS, "benchmark"),
     *(
         NotBuilt(f"benchmark.{key}", "only `manual` is built, and takes no settings")
-        for key in ("isl", "osl", "concurrencies", "req_rate", "command", "env")
+        for key in _BENCHMARK_SETTINGS
     ),
+    NotBuilt("infra.nats_max_payload_mb", "NATS takes payloads of up to 1 MB, its default"),
     NotBuilt("container_mounts", "mounts come from the cluster profile"),
     NotBuilt("extra_mount", "mounts come from the cluster profile"),
     NotBuilt("srun_options", "further srun options"),
@@ -76,10 +84,7 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("observability", "metrics collection"),
     NotBuilt("services", "extra processes beside the deployment"),
     NotBuilt("enable_config_dump", "the bundle holds every setting as it runs"),
-    NotBuilt("sweep", "recipe variants"),
 )  # fmt: skip
-
-VARIANT_KEYS = ("base", "override_*", "zip_override_*")
 
 _V1_TABLE = {
     "prefill_environment": "roles.prefill.env",

@@ -216,8 +216,8 @@ class Recipe(Strict):
 
     schema_version: Literal[2] = Field(alias="schema", description="Version of the recipe layout: 2.")
     name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
-        description="Run name: letters, digits, `.`, `_` and `-`, at most 63 characters, a letter or digit first.",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,126}$",
+        description="Run name: letters, digits, `.`, `_` and `-`, at most 127 characters, a letter or digit first.",
     )
     model: Model = Field(description="What is served: `path` and `container`.")
     resources: Resources = Field(default_factory=Resources, description="The nodes a run asks for.")

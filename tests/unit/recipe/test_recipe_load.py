@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from recipe_texts import DISAGGREGATED, HAPPY, changed
 
 from srtctl.diagnostics import Span
-from srtctl.recipe.load import LoadedRecipe, load_recipe
 from srtctl.recipe.inputs import CHECK_NAMES
+from srtctl.recipe.load import LoadedRecipe, load_recipe
 from srtctl.recipe.model import CheckSetting, KvEvents, Recipe, Sidecar
 
 

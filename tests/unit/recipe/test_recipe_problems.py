@@ -103,7 +103,7 @@ CASES = [
     ("recipe/value", "schema: 2", "schema: «3", "`schema` must be `2`, not 3", "Version"),
     ("recipe/value", "schema: 2", "schema: «'2'", "`schema` must be `2`", "write 2, without quotes"),
     ("recipe/value", "qwen3-attention-dp", "«a/b", "`name` is not valid", "letters, digits"),
-    ("recipe/value", "qwen3-attention-dp", "«" + "n" * 64, "`name` is not valid", "at most 63"),
+    ("recipe/value", "qwen3-attention-dp", "«" + "n" * 128, "`name` is not valid", "at most 127"),
     ("recipe/value", "qwen3-attention-dp", "«-a", "`name` is not valid", "a letter or digit first"),
     ("recipe/value", "engine: sglang", "engine: «sgalng", 'must be `sglang`, not "sgalng"', "did you mean `sglang`?"),
     ("recipe/value", "engine: sglang", "engine: {type: «sgalng}", "`engine.type` must be `sglang`", "did you mean"),
