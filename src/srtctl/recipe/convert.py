@@ -67,12 +67,12 @@ class _Converted:
         return value, found
 
     def _put(self, path: KeyPath, value: Any, places: dict[KeyPath, Place]) -> None:
-        table = self.data
+        table: dict[Any, Any] = self.data
         for depth, part in enumerate(path[:-1], 1):
             if not isinstance(table.get(part), dict):
-                table[str(part)] = {}
+                table[part] = {}
             if () in places:
                 self.places.setdefault(path[:depth], places[()])
-            table = table[str(part)]
-        table[str(path[-1])] = value
+            table = table[part]
+        table[path[-1]] = value
         self.places |= {(*path, *below): place for below, place in places.items()}

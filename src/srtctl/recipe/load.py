@@ -19,7 +19,7 @@ from srtctl.recipe.overrides import apply_overrides
 from srtctl.recipe.sweep import Written
 from srtctl.recipe.variants import expand, split_selector
 
-__all__ = ["LoadedRecipe", "Variant", "dump_resolved", "load_recipe", "load_variants", "read_variants"]
+__all__ = ["LoadedRecipe", "Variant", "dump_resolved", "load_recipe", "load_variants", "read_variants", "several"]
 
 #: Variants named in one message.
 SHOWN_NAMES = 12
@@ -60,7 +60,7 @@ def load_recipe(
     """
     found = read_variants(path)
     if len(found) > 1:
-        return LoadedRecipe(None, found[0].document, [_several(path, found)])
+        return LoadedRecipe(None, found[0].document, [several(path, [item.name for item in found])])
     return _load(found[0].document, overrides, unset, allow_unsupported)
 
 
@@ -91,14 +91,11 @@ def read_variants(path: Path | str) -> list[Written]:
     return [Written("", "", replace(document, diagnostics=(Diagnostic("variants/unknown", message, hint=hint),)))]
 
 
-def _several(path: Path | str, found: Sequence[Written]) -> Diagnostic:
-    names = [item.name for item in found]
+def several(path: Path | str, names: Sequence[str]) -> Diagnostic:
+    """What to say where one recipe was asked for and the file has these."""
     listed = ", ".join(names[:SHOWN_NAMES]) + ", …" * (len(names) > SHOWN_NAMES)
-    return Diagnostic(
-        "variants/several",
-        f"{path} holds {len(names)} variants: {listed}",
-        hint=f"name one: `{split_selector(path)[0]}:{names[0]}`",
-    )
+    message = f"{path} holds {len(names)} variants: {listed}"
+    return Diagnostic("variants/several", message, hint=f"name one: `{split_selector(path)[0]}:{names[0]}`")
 
 
 def _load(
