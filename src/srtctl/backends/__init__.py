@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from srtctl.backends.base import Backend
 from srtctl.backends.sglang import SglangBackend
+from srtctl.backends.vllm import VllmBackend
 
-BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (SglangBackend(),)}
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (SglangBackend(), VllmBackend())}

@@ -45,11 +45,13 @@ class ProcessShape:
     """What one process of a worker is, before ports are known.
 
     `serves` are the global DP ranks whose requests come in here: those it registers with Dynamo, or those behind its
-    HTTP server. `registers`: with Dynamo, by itself, without a sidecar.
+    HTTP server. `runs` are the ranks whose engine cores it runs, where the engine wants to be told. `registers`: with
+    Dynamo, by itself, without a sidecar.
     """
 
     ports: tuple[PortNeed, ...]
     serves: tuple[int, ...]
+    runs: tuple[int, ...] = ()
     publisher_ranks: tuple[int, ...] = ()
     sidecar: bool = False
     registers: bool = False

@@ -33,8 +33,8 @@ class NotBuilt:
     instead: Any = None
 
 
-_ENGINES = ("vllm", "trtllm", "mocker")
-_FRONTENDS = ("vllm-router", "vllm", "trtllm_serve")
+_ENGINES = ("trtllm", "mocker")
+_FRONTENDS = ("trtllm_serve",)
 _BENCHMARKS = (
     "aiperf", "custom", "gpqa", "gsm8k", "gsm8k-bench", "longbenchv2", "mmlu", "mooncake-router", "router", "sa-bench",
     "trace-replay",
@@ -48,8 +48,8 @@ _BENCHMARK_SETTINGS = (
 )  # fmt: skip
 
 NOT_BUILT: tuple[NotBuilt, ...] = (
-    NotBuilt("engine", "sglang is the only engine so far", _ENGINES, optional=False, instead="sglang"),
-    NotBuilt("engine.type", "sglang is the only engine so far", _ENGINES, "engine", optional=False, instead="sglang"),
+    NotBuilt("engine", "no backend plans it", _ENGINES, optional=False, instead="sglang"),
+    NotBuilt("engine.type", "no backend plans it", _ENGINES, "engine", optional=False, instead="sglang"),
     NotBuilt("roles.*.engine", "one engine serves every role"),
     NotBuilt("roles.*.container", "every role uses `model.container`"),
     NotBuilt("roles.*.critical", "the first failure of any process ends the job"),
@@ -135,7 +135,7 @@ def _diagnostic(row: NotBuilt, path: KeyPath, value: Any, document: YamlDocument
         left_out = f"`{row.drop}`" if row.drop else "it"
         message = f"{subject} is known but not built yet, {left_out} is left out: {row.reason}"
         return Diagnostic("recipe/not-built", message, dotted(path), span, severity="warning")
-    hint = "remove it, or pass --allow-unsupported to go on without it" if row.optional else "use `sglang`"
+    hint = "remove it, or pass --allow-unsupported to go on without it" if row.optional else "use another engine"
     return Diagnostic(
         "recipe/not-built", f"{subject} is known but not built yet: {row.reason}", dotted(path), span, hint
     )

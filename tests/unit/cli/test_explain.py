@@ -109,7 +109,7 @@ def test_keys_of_the_profile() -> None:
         ("override_tp8", "A variant: laid over `base`"),
         ("sweep.tp", "Variants, one for each combination"),
         ("cluster.ssh", "Known, but not built yet: jobs are submitted from this machine."),
-        ("engine", "`vllm`, `trtllm`, `mocker`  sglang is the only engine so far"),
+        ("engine", "`mocker`  no backend plans it"),
         ("roles.agg", "    critical      the first failure of any process ends the job"),
     ],
 )

@@ -122,8 +122,8 @@ CASES = [
     # Values.
     bad("recipe/type", '`roles.agg.kv_events` must be true, false or a mapping, not "on"', "write true, without quotes",
         ("kv_events: true", "kv_events: «on")),
-    bad("recipe/value", 'must be `sglang`, not "sgalng"', "did you mean `sglang`?", ("engine: sglang", "engine: «sgalng")),
-    bad("recipe/not-built", "`engine` vllm is known but not built yet", "use `sglang`", ("engine: sglang", "engine: «vllm")),
+    bad("recipe/value", 'must be `sglang`', "did you mean `sglang`?", ("engine: sglang", "engine: «sgalng")),
+    bad("recipe/not-built", "`engine` mocker is known but not built yet", "use another", ("engine: sglang", "engine: «mocker")),
     bad("recipe/unknown-key", "`engine.foo` is not a known key: sglang has no such setting",
         "engine flags go into `roles.<role>.args`", ("engine: sglang", "engine: {type: sglang, «foo: 1}")),
     bad("recipe/not-built", "`resources.het_jobs` is known but not built yet", "--allow-unsupported",

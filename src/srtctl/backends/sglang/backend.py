@@ -81,7 +81,8 @@ class SglangBackend:
             registers = launch is Launch.wrapper
             needs = _port_needs(role_name, args, sizes, role, layout, node_rank, launch, sidecar)
             serves = tuple(range(sizes.dp)) if node_rank == 0 else ()
-            processes.append(ProcessShape(tuple(needs), serves, ranks[node_rank], sidecar, registers))
+            shape = ProcessShape(tuple(needs), serves, (), ranks[node_rank], sidecar, registers)
+            processes.append(shape)
         return WorkerShape(sizes.dp, tuple(processes)), []
 
     def served_name(self, recipe: Recipe) -> str:
