@@ -59,11 +59,13 @@ class _Converted:
             self._put(move.new, value, places)
 
     def take(self, path: KeyPath) -> tuple[Any, dict[KeyPath, Place]]:
-        """What stands at `path`, removed, with its places from there on."""
+        """What stands at `path`, removed, with its places from there on; a table that it leaves empty goes with it."""
         value = value_at(self.data, path[:-1]).pop(path[-1])
         found = {at[len(path) :]: place for at, place in self.places.items() if at[: len(path)] == path}
         for below in found:
             del self.places[(*path, *below)]
+        if len(path) > 1 and path[0] != "backend" and not value_at(self.data, path[:-1]):
+            self.take(path[:-1])
         return value, found
 
     def _put(self, path: KeyPath, value: Any, places: dict[KeyPath, Place]) -> None:

@@ -46,28 +46,29 @@ def is_v1(data: Any) -> bool:
     return "backend" in data or any(old in counts for role in MODES for old, _ in _counts(role))
 
 
-def moves(data: Mapping[str, Any], whole: Mapping[str, Any] | None = None) -> Iterator[Move]:
+def moves(data: Mapping[str, Any], whole: Mapping[str, Any] | None = None, *, fragment: bool = False) -> Iterator[Move]:
     """What makes v2 of `data`, in order; rules about values of another type leave that to validation.
 
-    `data` is a recipe; or, with `whole`, one section of a file of variants, and `whole` a recipe that is made of it. A
-    list in such a section (`zip_override_*`) is converted item by item.
+    In a file of variants `data` is one section, `whole` what all of them say together, and a `fragment` any but `base`.
+    A list in such a section (`zip_override_*`) is converted item by item.
     """
-    yield from _engine(data, whole)
-    yield from _roles(data, whole)
-    yield from _others(data, data if whole is None else whole)
+    whole = data if whole is None else whole
+    yield from _engine(data, whole, fragment)
+    yield from _roles(data, fragment)
+    yield from _others(data, whole)
 
 
-def _engine(data: Mapping[str, Any], whole: Mapping[str, Any] | None) -> Iterator[Move]:
+def _engine(data: Mapping[str, Any], whole: Mapping[str, Any], fragment: bool) -> Iterator[Move]:
     backend = _table(data, "backend")
-    knobs = [key for key in backend if not _has_rule(key)]
-    long = bool(knobs) if whole is None else any(not _has_rule(key) for key in _table(whole, "backend"))
+    long = any(not _has_rule(key) for key in _table(whole, "backend"))
     new: KeyPath = ("engine", "type") if long else ("engine",)
     if "type" in backend:
-        yield Move(("backend", "type"), new)
-    elif whole is None:
+        yield _move(("backend", "type"), new, backend["type"], _engine_name)
+    elif not fragment:
         yield Move(None, new, DEFAULT_ENGINE, changed=True)
-    for key in knobs:
-        yield Move(("backend", key), ("engine", key))
+    for key in backend:
+        if not _has_rule(key):
+            yield Move(("backend", key), ("engine", key))
 
 
 def _has_rule(key: str) -> bool:
@@ -76,14 +77,14 @@ def _has_rule(key: str) -> bool:
     return key in named
 
 
-def _roles(data: Mapping[str, Any], whole: Mapping[str, Any] | None) -> Iterator[Move]:
+def _roles(data: Mapping[str, Any], fragment: bool) -> Iterator[Move]:
     resources, backend = _table(data, "resources"), _table(data, "backend")
     for role, mode in MODES.items():
         for old, new in _counts(role):
             if old in resources:
                 change = _colocate if old == "decode_nodes" else None
                 yield _move(("resources", old), ("roles", role, new), resources[old], change)
-        if role == "decode" and whole is None and (gpus := _colocated_gpus(resources)):
+        if role == "decode" and not fragment and (gpus := _colocated_gpus(resources)):
             yield Move(None, ("roles", role, "gpus"), gpus, changed=True)
         if f"{mode}_environment" in backend:
             yield Move(("backend", f"{mode}_environment"), ("roles", role, "env"))
@@ -143,6 +144,10 @@ def _kv_events(data: Mapping[str, Any]) -> Iterator[Move]:
         yield Move(("backend", "kv_events_config"), None)
         for role in roles:
             yield Move(None, ("roles", role, "kv_events"), config, changed=True)
+
+
+def _engine_name(value: Any) -> Any:
+    return DEFAULT_ENGINE if value is None else value
 
 
 def _colocate(value: Any) -> Any:

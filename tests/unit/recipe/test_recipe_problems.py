@@ -105,7 +105,7 @@ CASES = [
     ("recipe/value", "qwen3-attention-dp", "«a/b", "`name` is not valid", "letters, digits"),
     ("recipe/value", "qwen3-attention-dp", "«" + "n" * 128, "`name` is not valid", "at most 127"),
     ("recipe/value", "qwen3-attention-dp", "«-a", "`name` is not valid", "a letter or digit first"),
-    ("recipe/value", "engine: sglang", "engine: «sgalng", 'must be `sglang`', "did you mean `sglang`?"),
+    ("recipe/value", "engine: sglang", "engine: «sgalng", "must be `sglang`", "did you mean `sglang`?"),
     ("recipe/value", "engine: sglang", "engine: {type: «sgalng}", "`engine.type` must be `sglang`", "did you mean"),
     ("recipe/value", "    nodes: 2", "    nodes: «0", "at least 1, or `colocate`, not 0", "colocate"),
     ("recipe/value", "    nodes: 2", "    nodes: «'2'", "at least 1", "remove the quotes: 2"),

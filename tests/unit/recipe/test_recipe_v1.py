@@ -65,7 +65,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("backend: {type: vllm}", {"engine": "vllm"}),
     ("backend: {}", {"engine": "sglang"}),
     ("backend:", {"engine": "sglang"}),
-    ("resources: {agg_nodes: 1}", {"engine": "sglang", "roles": {"agg": {"nodes": 1}}, "resources": {}}),
+    ("resources: {agg_nodes: 1}", {"engine": "sglang", "roles": {"agg": {"nodes": 1}}}),
     (
         "backend: {type: vllm, connector: null, vllm_config: {aggregated: {a_b: 1}}}",
         {"engine": {"type": "vllm", "connector": None}, "roles": {"agg": {"args": {"a_b": 1}}}},
@@ -88,13 +88,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         "resources: {gpus_per_prefill: 1, gpus_per_decode: 2, decode_nodes: 0}\nbackend: {}",
         {
             "engine": "sglang",
-            "resources": {},
             "roles": {"prefill": {"gpus": 1}, "decode": {"nodes": "colocate", "gpus": 2}},
         },
     ),
     (
         "resources: {agg_nodes: 1}\nbackend: {kv_events_config: true}",
-        {"engine": "sglang", "resources": {}, "roles": {"agg": {"nodes": 1, "kv_events": True}}},
+        {"engine": "sglang", "roles": {"agg": {"nodes": 1, "kv_events": True}}},
     ),
     (
         'backend: {sglang_config: {decode: {kv-events-config: \'{"endpoint": "tcp://*:5557"}\'}}}',
@@ -136,7 +135,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
             "dynamo": {"source": {"git": "https://github.com/ai-dynamo/dynamo.git", "rev": "39d2a68"}},
         },
     ),
-    ("backend: {}\ndynamo: {top_of_tree: false}", {"engine": "sglang", "dynamo": {}}),
+    ("backend: {}\ndynamo: {top_of_tree: false}", {"engine": "sglang"}),
     (
         "backend: {}\ndynamo: {top_of_tree: true}",
         {"engine": "sglang", "dynamo": {"source": {"git": "https://github.com/ai-dynamo/dynamo.git", "rev": "main"}}},
@@ -151,7 +150,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         "resources: {agg_workers: 2}\nbackend: {}\nfrontend: {type: sglang}",
         {
             "engine": "sglang",
-            "resources": {},
             "roles": {"agg": {"workers": 2}},
             "frontend": {"type": "sglang-router"},
         },
