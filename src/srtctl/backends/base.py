@@ -114,8 +114,8 @@ class Backend(Protocol):
         """
         ...
 
-    def served_name(self, recipe: Recipe) -> str:
-        """The model name that clients ask for."""
+    def served_name(self, recipe: Recipe, model_path: str) -> str:
+        """The model name that clients ask for; `model_path` is where the engine finds the model."""
         ...
 
     def command(self, recipe: Recipe, role_name: str, shape: WorkerShape, context: ProcessContext) -> Command:
@@ -127,13 +127,8 @@ class Backend(Protocol):
         ...
 
     def files(self, recipe: Recipe, role_name: str) -> Mapping[str, str]:
-        """What the commands of a role read: name to text. They name it as `bundle_file(name)`."""
+        """What the commands of a role read: name to text. They name it as `references.bundle_file(name)`."""
         ...
-
-
-def bundle_file(name: str) -> str:
-    """Where a command finds a file of `Backend.files`, in the bundle of its own job."""
-    return f"${{RUN_DIR}}/files/{name}"
 
 
 def sidecar_module(engine: str, grpc_port: int) -> tuple[str, ...]:

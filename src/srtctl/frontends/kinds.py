@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from srtctl.diagnostics import Diagnostic
 from srtctl.frontends.sglang_router import sglang_router
 from srtctl.frontends.targets import Router
+from srtctl.frontends.trtllm_serve import trtllm_disaggregated
 from srtctl.frontends.vllm_router import vllm_router
 from srtctl.recipe.model import Recipe
 
@@ -29,6 +30,7 @@ KINDS: Mapping[str, Kind] = {
     "vllm-router": Kind("vllm", router=vllm_router),
     "sglang": Kind("sglang", direct=True),
     "vllm": Kind("vllm", direct=True),
+    "trtllm_serve": Kind("trtllm", direct=True, router=trtllm_disaggregated),
     "none": Kind(),
 }
 

@@ -19,6 +19,7 @@ OWNED: Mapping[str, Mapping[str, str]] = {
     "dynamo": {"http-host": _EVERYWHERE, "http-port": _CLAIMED},
     "sglang-router": {"host": _EVERYWHERE, "port": _CLAIMED}
     | dict.fromkeys(("worker-urls", "pd-disaggregation", "prefill", "decode"), _WORKERS),
+    "trtllm_serve": dict.fromkeys(("config-file", "config_file", "config", "c"), "srtctl writes it"),
     "vllm-router": {"host": _EVERYWHERE, "port": _CLAIMED}
     | dict.fromkeys(("worker-urls", "vllm-pd-disaggregation", "prefill", "decode"), _WORKERS),
 }

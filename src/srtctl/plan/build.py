@@ -104,7 +104,7 @@ class _Builder:
             source=source,
             nodes=heads.total,
             gpus_per_node=site.gpus_per_node,
-            model=Model(site.model_path, backend.served_name(recipe)),
+            model=Model(site.model_path, backend.served_name(recipe, site.model_path)),
             workers=workers,
             services=entrance.services,
             frontends=opened.frontends,

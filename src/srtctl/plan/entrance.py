@@ -63,7 +63,7 @@ class Entrance:
         if is_direct(recipe):
             return Opened((), Endpoint(workers[0].nodes[0], ports[workers[0].name, 0]["http"]))
         if settings.type == DYNAMO:
-            mode = self._router_mode(workers)
+            mode = self._router_mode()
             env = dynamo_frontend_env(self.dynamo_env, node_address(self._heads.frontend))
             return self._process(dynamo_frontend(settings, mode, port=self._port), env, mode, {})
         if router := router_of(recipe):
@@ -76,8 +76,8 @@ class Entrance:
         frontend = Service(FRONTEND, node, argv, {**env, **self._recipe.frontend.env}, self._port)
         return Opened((frontend,), Endpoint(node, self._port), mode, files)
 
-    def _router_mode(self, workers: Sequence[Worker]) -> str:
-        kv_events = any(process.publishers for worker in workers for process in worker.processes)
+    def _router_mode(self) -> str:
+        kv_events = any(role.kv_events is not None for role in self._recipe.roles.values())
         mode = router_mode(self._recipe.frontend, kv_events)
         if kv_events and mode != "kv":
             self._found.warning(

@@ -33,8 +33,7 @@ class NotBuilt:
     instead: Any = None
 
 
-_ENGINES = ("trtllm", "mocker")
-_FRONTENDS = ("trtllm_serve",)
+_ENGINES = ("mocker",)
 _BENCHMARKS = (
     "aiperf", "custom", "gpqa", "gsm8k", "gsm8k-bench", "longbenchv2", "mmlu", "mooncake-router", "router", "sa-bench",
     "trace-replay",
@@ -62,7 +61,6 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("dynamo.direct_dispatch", "requests go through the router"),
     NotBuilt("dynamo.sidecar_port", "sidecars get claimed ports"),
     NotBuilt("dynamo.sidecar_binary", "the sidecar is the Python module in the image"),
-    NotBuilt("frontend.type", "frontends of other engines come with those engines", _FRONTENDS),
     NotBuilt("frontend.enable_multiple_frontends", "one frontend serves the run", (True,)),
     NotBuilt("frontend.num_additional_frontends", "one frontend serves the run"),
     NotBuilt("frontend.nginx_*", "one frontend serves the run, without nginx before it"),

@@ -113,7 +113,7 @@ class Engine(Strict):
 
     model_config = ConfigDict(extra="allow")
 
-    type: Literal["sglang", "vllm"] = Field(description="Engine: `sglang` or `vllm`.")
+    type: Literal["sglang", "vllm", "trtllm"] = Field(description="Engine: `sglang`, `vllm` or `trtllm`.")
 
     @property
     def knobs(self) -> dict[str, Any]:
@@ -166,10 +166,11 @@ class Infra(Strict):
 class Frontend(Strict):
     """The OpenAI-compatible entry point and router."""
 
-    type: Literal["dynamo", "sglang-router", "vllm-router", "sglang", "vllm", "none"] = Field(
+    type: Literal["dynamo", "sglang-router", "vllm-router", "sglang", "vllm", "trtllm_serve", "none"] = Field(
         default="dynamo",
         description="Kind of frontend: `dynamo`; an engine's own router, `sglang-router` or `vllm-router`; `sglang` or "
-        "`vllm` (clients talk to the one worker itself); or `none`.",
+        "`vllm` (clients talk to the one worker itself); `trtllm_serve` (the same, or TensorRT-LLM's own server before "
+        "prefill and decode); or `none`.",
     )
     placement: Placement = Field(default_factory=Placement, description="Where the frontend runs.")
     args: FlagTable = Field(
@@ -223,9 +224,9 @@ class Recipe(Strict):
     resources: Resources = Field(default_factory=Resources, description="The nodes a run asks for.")
     slurm: Slurm = Field(default_factory=Slurm, description="Account, partition and time limit of the job.")
     engine: Annotated[
-        Engine, BeforeValidator(inputs.engine, json_schema_input_type=Literal["sglang", "vllm"] | Engine)
+        Engine, BeforeValidator(inputs.engine, json_schema_input_type=Literal["sglang", "vllm", "trtllm"] | Engine)
     ] = Field(
-        description="Engine of every role: `sglang` or `vllm`, or a mapping of `type` and its knobs.",
+        description="Engine of every role: `sglang`, `vllm` or `trtllm`, or a mapping of `type` and its knobs.",
         examples=["sglang", {"type": "vllm", "connector": "nixl"}],
     )
     role_table: Roles = Field(alias="roles", description="The workers: `agg`, or `prefill` and `decode`.")

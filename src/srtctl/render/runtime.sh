@@ -163,6 +163,16 @@ bind_nodes() { # bind_nodes COUNT [INTERFACE]: plan node i is the i-th host of t
   for index in "${!NODE_NAME[@]}"; do say "node $index is ${NODE_NAME[index]}, ${NODE_ADDR[index]}"; done
 }
 
+bind_files() { # what commands read: files/* with the addresses of this allocation filled in, in state/files
+  local file text index
+  mkdir -p "$STATE/files"
+  for file in "$RUN_DIR"/files/*; do
+    text=$(<"$file")
+    for index in "${!NODE_ADDR[@]}"; do text=${text//"\${NODE_ADDR[$index]}"/"${NODE_ADDR[index]}"}; done
+    printf '%s\n' "$text" >"$STATE/files/${file##*/}"
+  done
+}
+
 probe_claims() { # probe_claims FILE: every planned port is free on its node, or the job ends here and says which is not
   local count=${#NODE_NAME[@]}
   if STEP=probe srun --overlap --input=none --nodes="$count" --ntasks="$count" --ntasks-per-node=1 --job-name=probe --output="$LOGS/probe.log" \
@@ -186,8 +196,9 @@ names_of() { # names_of 0-1,4 -> the host names, comma separated
 service() { start_step "$1" "$2" "$3"; await_steps "$STARTUP_TIMEOUT" "$1"; } # ready before the next line runs
 frontend() { start_step "$1" "$2" "$3"; }
 worker() { start_step "$1" "$2" "$3"; } # one step over its nodes: Slurm stops them together
+mpi_worker() { start_step "$1" "$2" "$3" "$4"; } # the same as one MPI job: RANKS of each node in order, rank 0 first
 
-start_step() { # start_step NAME NODES SCRIPT
+start_step() { # start_step NAME NODES SCRIPT [RANKS]
   local name=$1 names count
   names=$(names_of "$2")
   count=$(($(tr -cd , <<<"$names" | wc -c) + 1))
@@ -195,17 +206,31 @@ start_step() { # start_step NAME NODES SCRIPT
   STEP_TASKS[$name]=$count
   event step_started step="$name"
   say "starting $name on $names"
-  run_step "$name" "$names" "$count" "$3" &
+  run_step "$name" "$names" "$count" "$3" "${4:-}" &
+}
+
+rank_hosts() { # rank_hosts NAMES RANKS: the host of each MPI rank, a line a rank
+  local names ranks index rank
+  IFS=, read -ra names <<<"$1"
+  IFS=, read -ra ranks <<<"$2"
+  for index in "${!names[@]}"; do
+    for ((rank = 0; rank < ranks[index]; rank++)); do echo "${names[index]}"; done
+  done
 }
 
 run_step() { # in the background: one srun, its exit code in state/<step>.step
-  local name=$1 code
+  local name=$1 code hosts='' tasks=(--nodes="$3" --ntasks="$3" --ntasks-per-node=1 --nodelist="$2")
   trap : TERM INT USR1
+  if [[ $5 ]]; then
+    hosts=$STATE/$name.hosts # a list, because nodes may have different numbers of ranks
+    rank_hosts "$2" "$5" >"$hosts"
+    tasks=(--mpi=pmix --overcommit --ntasks="$(wc -l <"$hosts")" --distribution=arbitrary)
+  fi
   (
     trap - TERM INT USR1
     printf '%d\n' "$BASHPID" >"$STATE/$name.srun"
-    exec env STEP="$name" srun --overlap --kill-on-bad-exit=1 --wait=30 --input=none "${CPU_BIND[@]}" --nodes="$3" --ntasks="$3" \
-      --ntasks-per-node=1 --nodelist="$2" --job-name="$name" --output="$LOGS/$name.log" bash "$RUN_DIR/$4"
+    exec env -u SLURM_NTASKS_PER_NODE STEP="$name" ${hosts:+SLURM_HOSTFILE="$hosts"} srun --overlap --kill-on-bad-exit=1 --wait=30 --input=none \
+      "${CPU_BIND[@]}" "${tasks[@]}" --job-name="$name" --output="$LOGS/$name.log" bash "$RUN_DIR/$4"
   )
   code=$?
   printf '%d\n' "$code" >"$STATE/$name.step.new"
@@ -398,7 +423,9 @@ enter_step() { # who am I: by my own node name, never by list order
     [[ ${NODE_NAME[index]} != "$SLURMD_NODENAME" ]] || NODE_INDEX=$index
   done
   : "${NODE_INDEX:?"$SLURMD_NODENAME is not a node of this run"}"
+  RANK_HERE=${SLURM_LOCALID:-0} # other than 0 only in an MPI step
   SCRATCH=${TMPDIR:-/tmp}/srtctl-$SLURM_JOB_ID/$STEP.$NODE_INDEX # node-local; gone when the task ends
+  ((RANK_HERE == 0)) || SCRATCH+=.$RANK_HERE
   printf '%s\n' "$SLURM_STEP_ID" >"$STATE/$STEP.stepid.$NODE_INDEX"
   mv "$STATE/$STEP.stepid.$NODE_INDEX" "$STATE/$STEP.stepid"
 }
@@ -416,13 +443,23 @@ supervise() { # supervise PROCESS READY PART...: start the first part, wait for 
     spawn "$process" "$1"
     shift
   done
-  [[ $STOPPING ]] || : >"$STATE/$STEP.$NODE_INDEX.ready"
+  [[ $STOPPING ]] || ((RANK_HERE)) || : >"$STATE/$STEP.$NODE_INDEX.ready"
   while [[ ! $STOPPING ]]; do
     leave_when_ended "$process"
     pause 0.2
   done
   stop_parts "$process"
   leave_step 143
+}
+
+supervise_rank() { # as supervise, in each task of an MPI step: rank 0 has all the parts, the others the engine alone
+  local process=$1
+  ((RANK_HERE == 0)) || process+=.rank$SLURM_PROCID
+  if ((SLURM_PROCID == 0)); then
+    supervise "$@"
+  else
+    supervise "$process" - "$3"
+  fi
 }
 
 spawn() { # spawn PROCESS PART: runs the array PART with the environment PART_env, in a process group of its own

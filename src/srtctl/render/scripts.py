@@ -106,7 +106,11 @@ def worker_script(worker: Worker) -> str:
         )
     title = f"{worker.name}: {worker.engine}, {worker.role}, DP{worker.dp_size}, {_nodes_text(worker.nodes)}"
     return _render(
-        "worker.sh.j2", title=title, shared=[a for a in shared if a.lines or a.name.endswith("env")], nodes=nodes
+        "worker.sh.j2",
+        title=title,
+        shared=[a for a in shared if a.lines or a.name.endswith("env")],
+        nodes=nodes,
+        supervise="supervise" if worker.launcher == "node" else "supervise_rank",
     )
 
 
@@ -132,8 +136,15 @@ def _steps(plan: Plan) -> list[Step]:
     steps += [
         Step(f"frontend {f.name} {f.node} frontends/{f.name}.sh", f"ready: http {f.port}") for f in plan.frontends
     ]
-    steps += [Step(f"worker {w.name} {ranges(w.nodes)} workers/{w.name}.sh", _worker_comment(w)) for w in plan.workers]
+    steps += [Step(_worker_line(w), _worker_comment(w)) for w in plan.workers]
     return steps
+
+
+def _worker_line(worker: Worker) -> str:
+    where = f"{worker.name} {ranges(worker.nodes)} workers/{worker.name}.sh"
+    if worker.launcher == "node":
+        return f"worker {where}"
+    return f"mpi_worker {where} {','.join(str(len(process.gpus)) for process in worker.processes)}"
 
 
 def _expectations(plan: Plan) -> list[str]:

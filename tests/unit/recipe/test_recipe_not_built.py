@@ -25,7 +25,6 @@ CASES = [
     ("dynamo.direct_dispatch", "", "dynamo: {«direct_dispatch: true}"),
     ("dynamo.sidecar_port", "", "dynamo: {«sidecar_port: 9000}"),
     ("dynamo.sidecar_binary", "", "dynamo: {«sidecar_binary: /x}"),
-    ("frontend.type", "type: dynamo", "type: «trtllm_serve"),
     ("frontend.enable_multiple_frontends", "  type: dynamo", "  enable_multiple_frontends: «true"),
     ("frontend.num_additional_frontends", "  type: dynamo", "  «num_additional_frontends: 2"),
     ("frontend.nginx_container", "  type: dynamo", "  «nginx_container: nginx"),

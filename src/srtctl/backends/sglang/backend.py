@@ -85,7 +85,7 @@ class SglangBackend:
             processes.append(shape)
         return WorkerShape(sizes.dp, tuple(processes)), []
 
-    def served_name(self, recipe: Recipe) -> str:
+    def served_name(self, recipe: Recipe, model_path: str) -> str:  # noqa: ARG002
         """`--served-model-name` of any role, else the model's path as written, which is SGLang's own default."""
         for args in recipe.arguments.values():
             if found := args.get("served-model-name"):
@@ -99,7 +99,7 @@ class SglangBackend:
         process = shape.processes[context.node_rank]
         common: list[tuple[str, str | None]] = [
             ("model-path", context.model_path),
-            ("served-model-name", self.served_name(recipe)),
+            ("served-model-name", self.served_name(recipe, context.model_path)),
             ("host", "0.0.0.0"),
         ]
         if context.nnodes > 1:

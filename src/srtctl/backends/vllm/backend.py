@@ -52,7 +52,7 @@ class VllmBackend:
         )
         return WorkerShape(sizes.dp, processes), []
 
-    def served_name(self, recipe: Recipe) -> str:
+    def served_name(self, recipe: Recipe, model_path: str) -> str:  # noqa: ARG002
         """The first `--served-model-name` of any role (vLLM takes several), else the model's path as written."""
         for args in recipe.arguments.values():
             if found := args.get("served-model-name"):
@@ -64,7 +64,8 @@ class VllmBackend:
         layout = Layout((context.gpus,) * context.nnodes)
         spread = spread_of(sizes, layout, one_endpoint=_one_endpoint(recipe))
         process = shape.processes[context.node_rank]
-        return engine_command(recipe, role_name, self.served_name(recipe), spread, process, context)
+        served = self.served_name(recipe, context.model_path)
+        return engine_command(recipe, role_name, served, spread, process, context)
 
     def sidecar(self, recipe: Recipe, role_name: str, context: ProcessContext) -> tuple[str, ...]:  # noqa: ARG002
         """Every node that serves has a full sidecar of its own. vLLM does not tell its role: the sidecar is told."""
