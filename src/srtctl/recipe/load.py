@@ -16,7 +16,7 @@ from srtctl.recipe.convert import as_v2
 from srtctl.recipe.dump import dump_resolved
 from srtctl.recipe.model import Recipe
 from srtctl.recipe.overrides import apply_overrides
-from srtctl.recipe.sweep import Written
+from srtctl.recipe.sweep import Written, with_found
 from srtctl.recipe.variants import expand, split_selector
 
 __all__ = ["LoadedRecipe", "Variant", "dump_resolved", "load_recipe", "load_variants", "read_variants", "several"]
@@ -79,23 +79,24 @@ def read_variants(path: Path | str) -> list[Written]:
     document = read_yaml(file)
     if not document.read:
         return [Written("", "", document)]
-    every = expand(document)
-    if chosen := expand(document, select) if select else every:
+    if chosen := expand(document, select):
         return [replace(item, document=as_v2(item.document)) for item in chosen]
-    names = [item.name for item in expand(document, "*")]
-    has = (
-        f"it has {', '.join(names[:SHOWN_NAMES])}{', …' * (len(names) > SHOWN_NAMES)}" if any(names) else "it has none"
-    )
-    hint = did_you_mean(select, names) or has
-    message = f"{file} has no variant `{select}`" + ("" if any(names) else ": it is one recipe")
-    return [Written("", "", replace(document, diagnostics=(Diagnostic("variants/unknown", message, hint=hint),)))]
+    names = [item.name for item in expand(document) if item.name]
+    if names:
+        message, hint = f"{file} has no variant `{select}`", did_you_mean(select, names) or f"it has {_listed(names)}"
+    else:
+        message, hint = f"{file} has no variant `{select}`: it is one recipe", f"name it without `:{select}`"
+    return [Written("", "", with_found(document, [Diagnostic("variants/unknown", message, hint=hint)]))]
 
 
 def several(path: Path | str, names: Sequence[str]) -> Diagnostic:
     """What to say where one recipe was asked for and the file has these."""
-    listed = ", ".join(names[:SHOWN_NAMES]) + ", …" * (len(names) > SHOWN_NAMES)
-    message = f"{path} holds {len(names)} variants: {listed}"
+    message = f"{path} holds {len(names)} variants: {_listed(names)}"
     return Diagnostic("variants/several", message, hint=f"name one: `{split_selector(path)[0]}:{names[0]}`")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN_NAMES]) + ", …" * (len(names) > SHOWN_NAMES)
 
 
 def _load(

@@ -175,9 +175,8 @@ class _Section:
             elif depth == len(path) - 1:
                 level[level.index(found)] = block
                 block.indent(column)
-            elif found.children is None:
-                if not open_flow(found, value_at(self._data, path[: depth + 1])):
-                    raise _UnmovableError(path[: depth + 1])
+            elif found.children is None and not open_flow(found, value_at(self._data, path[: depth + 1])):
+                raise _UnmovableError(path[: depth + 1])
             level = found.children if found.children is not None else []
             column = level[0].column if level else found.column + STEP
 

@@ -189,10 +189,20 @@ def test_a_selector_on_the_path(tmp_path: Path) -> None:
     assert load_recipe(f"{path}:override_big").recipe == loaded.recipe
     [found] = only(f"{path}:override_bgi").diagnostics
     assert (found.code, found.hint) == ("variants/unknown", "did you mean `override_big`?")
+    [found] = only(f"{path}:nothing-like-it").diagnostics
+    assert found.hint == ("known here: override_big, override_named, zip_override_scale[0], zip_override_scale[1]")
     [found] = load_recipe(path).diagnostics
     assert found.code == "variants/several"
     assert "override_big, override_named, zip_override_scale[0]" in found.message
     assert found.hint == f"name one: `{path}:override_big`"
+
+
+def test_a_selector_on_a_file_of_one_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text("schema: 2\n")
+    [found] = only(f"{path}:x").diagnostics
+    assert (found.code, found.hint) == ("variants/unknown", "name it without `:x`")
+    assert "it is one recipe" in found.message
 
 
 def test_where_a_path_holds_a_colon(tmp_path: Path) -> None:
