@@ -115,7 +115,7 @@ class _Builder:
             health=Health(startup=startup, gate=startup),
             environment=site.environment,
             files={**_engine_files(backend, recipe), **opened.files},
-            runtime=Runtime(site.runtime_python, site.network_interface),
+            runtime=Runtime(site.runtime_python, site.network_interface, site.mpi),
         )
 
     def _claim_workers(

@@ -148,10 +148,12 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What the job needs to know of the nodes: a Python for the checks, and the NIC whose address counts (None: Slurm's)."""
+    """What the job needs to know of the nodes: a Python for the checks, the NIC whose address counts (None: Slurm's), and
+    how `srun` starts MPI ranks."""
 
     python: str
     network_interface: str | None
+    mpi: str
 
 
 @dataclass(frozen=True, slots=True)

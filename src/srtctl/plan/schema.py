@@ -102,6 +102,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     "Runtime": {
         "python": "Python on the nodes that runs the checks.",
         "network_interface": "Interface whose address counts; null for the address of the node's name.",
+        "mpi": "How `srun` starts the ranks of a worker whose launcher is `mpi`.",
     },
     "Diagnostic": {
         "code": "Stable identifier, `area/what`.",

@@ -196,9 +196,9 @@ names_of() { # names_of 0-1,4 -> the host names, comma separated
 service() { start_step "$1" "$2" "$3"; await_steps "$STARTUP_TIMEOUT" "$1"; } # ready before the next line runs
 frontend() { start_step "$1" "$2" "$3"; }
 worker() { start_step "$1" "$2" "$3"; } # one step over its nodes: Slurm stops them together
-mpi_worker() { start_step "$1" "$2" "$3" "$4"; } # the same as one MPI job: RANKS of each node in order, rank 0 first
+mpi_worker() { start_step "$@"; } # the same as one MPI job: so many ranks on each of its nodes, rank 0 on the first
 
-start_step() { # start_step NAME NODES SCRIPT [RANKS]
+start_step() { # start_step NAME NODES SCRIPT [RANKS,... MPI]
   local name=$1 names count
   names=$(names_of "$2")
   count=$(($(tr -cd , <<<"$names" | wc -c) + 1))
@@ -206,7 +206,7 @@ start_step() { # start_step NAME NODES SCRIPT [RANKS]
   STEP_TASKS[$name]=$count
   event step_started step="$name"
   say "starting $name on $names"
-  run_step "$name" "$names" "$count" "$3" "${4:-}" &
+  run_step "$name" "$names" "$count" "$3" "${@:4}" &
 }
 
 rank_hosts() { # rank_hosts NAMES RANKS: the host of each MPI rank, a line a rank
@@ -221,10 +221,10 @@ rank_hosts() { # rank_hosts NAMES RANKS: the host of each MPI rank, a line a ran
 run_step() { # in the background: one srun, its exit code in state/<step>.step
   local name=$1 code hosts='' tasks=(--nodes="$3" --ntasks="$3" --ntasks-per-node=1 --nodelist="$2")
   trap : TERM INT USR1
-  if [[ $5 ]]; then
+  if (($# > 4)); then
     hosts=$STATE/$name.hosts # a list, because nodes may have different numbers of ranks
     rank_hosts "$2" "$5" >"$hosts"
-    tasks=(--mpi=pmix --overcommit --ntasks="$(wc -l <"$hosts")" --distribution=arbitrary)
+    tasks=(--mpi="$6" --overcommit --ntasks="$(wc -l <"$hosts")" --distribution=arbitrary)
   fi
   (
     trap - TERM INT USR1

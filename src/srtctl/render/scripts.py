@@ -136,15 +136,15 @@ def _steps(plan: Plan) -> list[Step]:
     steps += [
         Step(f"frontend {f.name} {f.node} frontends/{f.name}.sh", f"ready: http {f.port}") for f in plan.frontends
     ]
-    steps += [Step(_worker_line(w), _worker_comment(w)) for w in plan.workers]
+    steps += [Step(_worker_line(w, plan.runtime.mpi), _worker_comment(w)) for w in plan.workers]
     return steps
 
 
-def _worker_line(worker: Worker) -> str:
+def _worker_line(worker: Worker, mpi: str) -> str:
     where = f"{worker.name} {ranges(worker.nodes)} workers/{worker.name}.sh"
     if worker.launcher == "node":
         return f"worker {where}"
-    return f"mpi_worker {where} {','.join(str(len(process.gpus)) for process in worker.processes)}"
+    return f"mpi_worker {where} {','.join(str(len(process.gpus)) for process in worker.processes)} {word(mpi)}"
 
 
 def _expectations(plan: Plan) -> list[str]:

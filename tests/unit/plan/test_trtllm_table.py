@@ -73,7 +73,7 @@ def test_the_wrapper_is_one_mpi_job_over_uneven_nodes(tmp_path: Path) -> None:
     assert (follower.ready_port, follower.env.get("DYN_SYSTEM_PORT")) == (None, None)
     check_ports(plan)
     files = bundle_files(plan, "/run", "")
-    assert "mpi_worker agg-0 0-1 workers/agg-0.sh 8,4" in files["job.sbatch"]
+    assert "mpi_worker agg-0 0-1 workers/agg-0.sh 8,4 pmix" in files["job.sbatch"]
     assert "supervise_rank agg-0.0 127.0.0.1:" in files["workers/agg-0.sh"]
 
 
