@@ -6,7 +6,6 @@ here, reviewed. The corpus lies beside the checkout (`../shared/corpus`), or whe
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -26,13 +25,9 @@ from srtctl.reading.document import read_yaml
 from srtctl.recipe.load import load_recipe
 from srtctl.recipe.migrate import migrate
 from srtctl.recipe.variants import expand
-from tests.support import REPOSITORY
+from tests.support import CORPUS, needs_corpus
 
-CORPUS = Path(os.environ.get("SRTCTL_CORPUS", REPOSITORY.parent / "shared" / "corpus"))
-
-pytestmark = pytest.mark.skipif(
-    not CORPUS.is_dir(), reason=f"the corpus of public recipes is not at {CORPUS}; SRTCTL_CORPUS names another place"
-)
+pytestmark = [needs_corpus, pytest.mark.xdist_group("corpus")]  # one survey serves all of them
 
 #: Loading and planning the corpus may take this many times what reading its YAML takes: 60 s where reading takes 1.6 s.
 BUDGET = 25
