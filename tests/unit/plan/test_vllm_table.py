@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,7 @@ def test_what_cannot_run(tmp_path: Path, code: str, words: str, path: str, agg: 
     ("more", "code", "path"),
     [
         ({"engine": {"type": "vllm", "conector": "nixl"}}, "recipe/unknown-key", "engine.conector"),
+        ({"engine": {"type": "vllm", "dp_launch_mode": "per_gpu"}}, "vllm/dp-launch", "engine.dp_launch_mode"),
         ({"engine": {"type": "vllm", "connector": None}}, "vllm/no-connector", "engine.connector"),
         ({"frontend": {"type": "sglang-router"}}, "plan/frontend-engine", "frontend.type"),
         ({"frontend": {"type": "vllm"}}, "plan/direct-frontend", "frontend.type"),
@@ -294,6 +296,18 @@ def test_what_contradicts(tmp_path: Path, more: dict[str, Any], code: str, path:
     result = build(recipe(tmp_path, roles, **more))
     found = {(d.code, d.path) for d in result.diagnostics if d.severity == "error"}
     assert found == {(code, path)}
+
+
+def test_the_scripts_pass_shellcheck(tmp_path: Path) -> None:
+    roles = {"prefill": role(2, 8, dp=8), "decode": role(2, 8, tp=8, kv_events=False)}
+    files = bundle_files(plan_of(recipe(tmp_path, roles)), "/run", "")
+    scripts = [name for name in files if name.endswith((".sh", ".sbatch"))]
+    for name in scripts:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(files[name])
+    found = subprocess.run(["shellcheck", *scripts], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, "")
 
 
 def test_a_permission_to_colocate_is_a_warning(tmp_path: Path) -> None:

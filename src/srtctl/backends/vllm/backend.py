@@ -16,7 +16,7 @@ from srtctl.diagnostics import Diagnostic
 from srtctl.recipe.model import Recipe
 
 #: The settings beside `engine.type`.
-KNOBS = (CONNECTOR, rules.COLOCATION)
+KNOBS = (CONNECTOR, rules.COLOCATION, rules.DP_LAUNCH)
 
 
 class VllmBackend:
@@ -25,7 +25,7 @@ class VllmBackend:
     name = "vllm"
 
     def check_recipe(self, recipe: Recipe) -> list[Diagnostic]:
-        return [*check_knobs(recipe, KNOBS), *check_served_names(self.name, recipe), *rules.check_colocation(recipe)]
+        return [*check_knobs(recipe, KNOBS), *check_served_names(self.name, recipe), *rules.check_knob_values(recipe)]
 
     def check(self, recipe: Recipe, role_name: str, gpus: int) -> list[Diagnostic]:
         args = recipe.arguments[role_name]

@@ -43,6 +43,9 @@ OWNED: Mapping[str, str] = {
 #: A permission of the v1 layout; ours says where decode runs.
 COLOCATION = "allow_prefill_decode_colocation"
 
+#: How DP ranks become processes: `per_node`, which is the only way here.
+DP_LAUNCH, PER_NODE = "dp_launch_mode", "per_node"
+
 #: Spellings of sizes that other engines know; vLLM has only the long ones (and single-dash short ones).
 _SHORT = {"tp": TENSOR[0], "tp-size": TENSOR[0], "dp": DATA[0], "dp-size": DATA[0], "pp": "pipeline-parallel-size",
           "pp-size": "pipeline-parallel-size"}  # fmt: skip
@@ -51,9 +54,16 @@ _SHORT = {"tp": TENSOR[0], "tp-size": TENSOR[0], "dp": DATA[0], "dp-size": DATA[
 _NOT_WITH_SIDECAR = ("grpc", "data-parallel-external-lb", "data-parallel-multi-port-external-lb")
 
 
-def check_colocation(recipe: Recipe) -> Iterator[Diagnostic]:
-    """A warning where decode may share the prefill nodes, but has nodes of its own."""
+def check_knob_values(recipe: Recipe) -> Iterator[Diagnostic]:
+    """A launch mode that is not built; a warning where decode may share the prefill nodes, but has nodes of its own."""
     decode = recipe.roles.get("decode")
+    if (mode := recipe.engine.knobs.get(DP_LAUNCH, PER_NODE)) != PER_NODE:
+        yield Diagnostic(
+            "vllm/dp-launch",
+            f"`{DP_LAUNCH}: {mode}` is not built: one process runs all DP ranks of its node",
+            f"engine.{DP_LAUNCH}",
+            hint=f"remove it, or write `{PER_NODE}`",
+        )
     if recipe.engine.knobs.get(COLOCATION) and decode is not None and decode.nodes != "colocate":
         yield Diagnostic(
             "vllm/colocation",
