@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from srtctl.cluster.load import LoadedCluster
 from srtctl.cluster.model import ClusterProfile
@@ -15,6 +18,12 @@ from srtctl.render.bundle import bundle_files
 
 REPOSITORY = Path(__file__).parents[1]
 EXAMPLES = sorted((REPOSITORY / "examples").rglob("*.yaml"))
+
+#: The public recipes lie beside the checkout, not in it.
+CORPUS = Path(os.environ.get("SRTCTL_CORPUS", REPOSITORY.parent / "shared" / "corpus"))
+needs_corpus = pytest.mark.skipif(
+    not CORPUS.is_dir(), reason=f"the corpus of public recipes is not at {CORPUS}; SRTCTL_CORPUS names another place"
+)
 
 
 def example_id(path: Path) -> str:

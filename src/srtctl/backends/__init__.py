@@ -4,5 +4,7 @@ from __future__ import annotations
 
 from srtctl.backends.base import Backend
 from srtctl.backends.sglang import SglangBackend
+from srtctl.backends.trtllm import TrtllmBackend
+from srtctl.backends.vllm import VllmBackend
 
-BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (SglangBackend(),)}
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (SglangBackend(), VllmBackend(), TrtllmBackend())}

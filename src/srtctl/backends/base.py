@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
-from srtctl.diagnostics import Diagnostic, nearest
+from srtctl.diagnostics import Diagnostic
 from srtctl.recipe.model import Recipe
 
 
@@ -38,9 +38,16 @@ class PortNeed:
 
 @dataclass(frozen=True, slots=True)
 class ProcessShape:
-    """What one process of a worker is, before ports are known. `registers`: with Dynamo, by itself, without a sidecar."""
+    """What one process of a worker is, before ports are known.
+
+    `serves` are the global DP ranks whose requests come in here: those it registers with Dynamo, or those behind its
+    HTTP server. `runs` are the ranks whose engine cores it runs, where the engine wants to be told. `registers`: with
+    Dynamo, by itself, without a sidecar.
+    """
 
     ports: tuple[PortNeed, ...]
+    serves: tuple[int, ...]
+    runs: tuple[int, ...] = ()
     publisher_ranks: tuple[int, ...] = ()
     sidecar: bool = False
     registers: bool = False
@@ -48,18 +55,25 @@ class ProcessShape:
 
 @dataclass(frozen=True, slots=True)
 class WorkerShape:
-    """What a worker is, before ports are known: DP size and its processes in node-rank order."""
+    """What a worker is, before ports are known: DP size and its processes in node-rank order.
+
+    `launcher`: `node` starts one process a node; `mpi` one MPI rank a GPU, of which rank 0 is the leader.
+    """
 
     dp_size: int
     processes: tuple[ProcessShape, ...]
+    launcher: Literal["node", "mpi"] = "node"
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessContext:
-    """What a backend needs to write one command line. `ports` maps purpose to the first claimed port on this process's node."""
+    """What a backend needs to write one command line. `ports` maps purpose to the first claimed port on this process's node;
+    `gpus` are the GPUs of that node, `address` is the node's."""
 
     node_rank: int
     nnodes: int
+    gpus: tuple[int, ...]
+    address: str
     leader_address: str
     ports: Mapping[str, int]
     leader_ports: Mapping[str, int]
@@ -96,22 +110,26 @@ class Backend(Protocol):
         """
         ...
 
-    def served_name(self, recipe: Recipe) -> str:
-        """The model name that clients ask for."""
+    def served_name(self, recipe: Recipe, model_path: str) -> str:
+        """The model name that clients ask for; `model_path` is where the engine finds the model."""
         ...
 
     def command(self, recipe: Recipe, role_name: str, shape: WorkerShape, context: ProcessContext) -> Command:
         """The command of one process."""
         ...
 
+    def sidecar(self, recipe: Recipe, role_name: str, context: ProcessContext) -> tuple[str, ...]:
+        """The command of the sidecar beside one process: module, endpoint, and what only this engine's sidecar needs."""
+        ...
 
-def check_knobs(recipe: Recipe, known: Sequence[str]) -> Iterator[Diagnostic]:
-    """A finding for each setting beside `engine.type` that is not among `known`, those of the engine."""
-    for name in recipe.engine.knobs:
-        near = nearest(name, ("type", *known))
-        hint = f"did you mean `{near}`?" if near else "engine flags go into `roles.<role>.args`"
-        message = f"`engine.{name}` is not a known key: {recipe.engine.type} has no such setting"
-        yield Diagnostic("recipe/unknown-key", message, f"engine.{name}", hint=hint)
+    def files(self, recipe: Recipe, role_name: str) -> Mapping[str, str]:
+        """What the commands of a role read: name to text. They name it as `references.bundle_file(name)`."""
+        ...
+
+
+def sidecar_module(engine: str, grpc_port: int) -> tuple[str, ...]:
+    """How the sidecar of an engine is started (ai-dynamo 1.6.1 ships one module each), beside that gRPC port."""
+    return ("python3", "-m", f"dynamo.{engine}.sidecar", "--grpc-endpoint", f"127.0.0.1:{grpc_port}")
 
 
 def flags(arguments: Sequence[tuple[str, str | None]]) -> tuple[str, ...]:

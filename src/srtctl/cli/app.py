@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from srtctl.cli import apply, cancel, check, explain, logs, plan, render, sandbox, status, validate
+from srtctl.cli import apply, cancel, check, explain, logs, migrate, plan, render, sandbox, status, validate
 
 app = typer.Typer(
     name="srtctl",
@@ -17,7 +17,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for verb in (plan, validate, explain, render, apply, status, logs, check, cancel):
+for verb in (plan, validate, explain, migrate, render, apply, status, logs, check, cancel):
     app.command(verb.__name__.rpartition(".")[2])(verb.command)
 app.add_typer(sandbox.app, name="sandbox")
 

@@ -17,7 +17,8 @@ from srtctl.cli.common import (
     RecipeArgument,
     SetOption,
     UnsetOption,
-    load_plan,
+    load_plans,
+    one_plan,
 )
 from srtctl.cli.exits import CHECKS_FAILED, FAILED, INTERRUPTED, OK, USAGE, fail, say
 from srtctl.cli.located import Output, OutputOption, site_of
@@ -43,8 +44,17 @@ def command(
     unset: UnsetOption = None,
     allow_unsupported: AllowUnsupportedOption = False,
 ) -> None:
-    """Submit a recipe to Slurm. With --wait, exits 0 when it serves, 1 when it failed, 3 when its checks failed."""
-    loaded = load_plan(recipe, cluster, sets, unset, allow_unsupported)
+    """Submit a recipe to Slurm. With --wait, exits 0 when it serves, 1 when it failed, 3 when its checks failed.
+
+    Of a file with several variants name one, as FILE:VARIANT; without a name they are listed, and nothing is submitted.
+    """
+    profile, planned = load_plans(recipe, cluster, sets, unset, allow_unsupported)
+    if len(planned) > 1:
+        from srtctl.cli.variants import variant_lines
+
+        say("\n".join(variant_lines(recipe, planned, "apply")))
+        raise typer.Exit(USAGE)
+    loaded = one_plan(recipe, profile, planned)
     site = site_of(loaded.cluster)
 
     from srtctl.runs.create import new_run_dir

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from srtctl.cluster.load import LoadedCluster
     from srtctl.diagnostics import Diagnostic
     from srtctl.plan.model import Plan
+    from srtctl.plan.variants import PlannedVariant
     from srtctl.recipe.model import Recipe
 
 RecipeArgument = Annotated[
     Path,
     typer.Argument(
-        help="The recipe, a YAML file; or a plan saved with `srtctl plan RECIPE -o json`, which is taken as it stands.",
+        help="The recipe, a YAML file, or `FILE:VARIANT`; or a plan saved with `srtctl plan RECIPE -o json`, which is "
+        "taken as it stands.",
         metavar="RECIPE",
         show_default=False,
     ),
@@ -91,26 +93,52 @@ def load_plan(
     """The plan of `recipe`, or the one saved there; diagnostics go to stderr as `fmt` (`quiet` leaves warnings out).
 
     Of the cluster profile a saved plan takes nothing: all that the profile decided is in it. Exits 2 when there is an
-    error; `report` is called with the diagnostics first.
+    error, or several variants; `report` is called with the diagnostics first.
     """
+    profile, planned = load_plans(recipe, cluster, sets, unset, allow_unsupported)
+    return one_plan(recipe, profile, planned, quiet=quiet, fmt=fmt, report=report)
+
+
+def load_plans(
+    recipe: Path,
+    cluster: str | None = None,
+    sets: list[str] | None = None,
+    unset: list[str] | None = None,
+    allow_unsupported: bool = False,
+) -> tuple[LoadedCluster, list[PlannedVariant]]:
+    """The profile, and every recipe that `recipe` means, planned or not; at least one. Nothing is printed."""
     import os
 
-    from srtctl.cli.diagnostics import in_order, print_diagnostics
     from srtctl.cli.saved import refuse_changes, saved_text
     from srtctl.cluster.load import find_profile, load_cluster
+    from srtctl.plan.variants import PlannedVariant, plan_variants
 
     profile = load_cluster(find_profile(cluster, Path.cwd(), os.environ))
-    planned: Recipe | None = None
     if (saved := saved_text(recipe)) is not None:
         refuse_changes(recipe, {"--set": sets, "--unset": unset, "--allow-unsupported": allow_unsupported})
         plan, found = _read_saved(saved, str(recipe), profile)
-    else:
-        from srtctl.plan.build import build_plan
-        from srtctl.recipe.load import load_recipe
+        return profile, [PlannedVariant("", plan, None, tuple(found))]
+    return profile, plan_variants(
+        recipe, profile, overrides=sets or (), unset=unset or (), allow_unsupported=allow_unsupported
+    )
 
-        loaded = load_recipe(recipe, overrides=sets or (), unset=unset or (), allow_unsupported=allow_unsupported)
-        result = build_plan(loaded, profile)
-        plan, found, planned = result.plan, list(result.diagnostics), loaded.recipe
+
+def one_plan(
+    recipe: Path,
+    profile: LoadedCluster,
+    planned: list[PlannedVariant],
+    *,
+    quiet: bool = False,
+    fmt: DiagnosticFormat = DiagnosticFormat.text,
+    report: Callable[[list[Diagnostic]], None] | None = None,
+) -> Loaded:
+    """The only one of `planned`, with its diagnostics printed; see `load_plan`."""
+    from srtctl.cli.diagnostics import in_order, print_diagnostics
+    from srtctl.recipe.load import several
+
+    only = planned[0]
+    plan = only.plan if len(planned) == 1 else None
+    found = list(only.diagnostics) if len(planned) == 1 else [several(recipe, [item.name for item in planned])]
     shown = [d for d in found if not (quiet and d.severity == "warning")]
     if shown:
         print_diagnostics(shown, fmt=fmt.value)
@@ -118,7 +146,7 @@ def load_plan(
         if report:
             report(in_order(found))
         raise typer.Exit(USAGE_ERROR)
-    return Loaded(plan, profile, planned, recipe)
+    return Loaded(plan, profile, only.recipe, recipe)
 
 
 def _read_saved(text: str, file: str, profile: LoadedCluster) -> tuple[Plan | None, list[Diagnostic]]:

@@ -16,6 +16,7 @@ from srtctl.cli.located import Output, OutputOption
 if TYPE_CHECKING:
     from srtctl.plan.explain import Explanation
     from srtctl.plan.origin import Setting
+    from srtctl.reading.document import YamlDocument
 
 # Columns: a longer name moves its text, a longer value is cut (`-o json` has all of it).
 NAME_WIDTH = 32
@@ -73,11 +74,22 @@ def _settings(
         return None
     path = find_profile(cluster, Path.cwd(), os.environ)
     profile = read_yaml(path) if path else None
-    written = apply_overrides(read_yaml(recipe), sets, unset) if recipe else None
+    written = apply_overrides(_written(recipe), sets, unset) if recipe else None
     if found := [item for document in (written, profile) if document for item in document.diagnostics]:
         print_diagnostics(found)
         raise typer.Exit(USAGE)
     return settings(field, written, profile)
+
+
+def _written(recipe: Path) -> YamlDocument:
+    """The one recipe that is meant, in the v2 layout. Exits 2 where there are several."""
+    from srtctl.recipe.load import read_variants, several
+
+    found = read_variants(recipe)
+    if len(found) > 1:
+        said = several(recipe, [item.name for item in found])
+        fail(said.message, said.hint, USAGE)
+    return found[0].document
 
 
 def _lines(explained: Explanation, settings: list[Setting] | None) -> list[str]:

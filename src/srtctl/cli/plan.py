@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from srtctl.cli.common import (
+    USAGE_ERROR,
     AllowUnsupportedOption,
     ClusterOption,
     DiagnosticFormat,
@@ -18,12 +19,15 @@ from srtctl.cli.common import (
     SetOption,
     UnsetOption,
     load_plan,
+    load_plans,
+    one_plan,
 )
 from srtctl.cli.saved import saved_text
 
 if TYPE_CHECKING:
     from srtctl.diagnostics import Diagnostic
     from srtctl.plan.model import Plan
+    from srtctl.plan.variants import PlannedVariant
 
 #: Exit code of `--diff` when the plans differ.
 DIFFERENT = 2
@@ -54,14 +58,18 @@ def command(
 ) -> None:
     """Show what a recipe would run: nodes, GPUs, ports, commands. Submits nothing and needs no Slurm.
 
-    With -o json or yaml, a recipe that cannot run prints {"diagnostics": [...]} instead, and exits 2.
+    With -o json or yaml, a recipe that cannot run prints {"diagnostics": [...]} instead, and exits 2. Of a file with
+    several variants all are listed, with -o json or yaml as {"plans": [{"variant": ..., "plan": ...}]}.
     """
 
     def report(found: list[Diagnostic]) -> None:
         if output is not PlanFormat.text:
             _print_data({"diagnostics": [item.as_dict() for item in found]}, output)
 
-    loaded = load_plan(recipe, cluster, sets, unset, allow_unsupported, fmt=fmt, report=report)
+    profile, planned = load_plans(recipe, cluster, sets, unset, allow_unsupported)
+    if len(planned) > 1 and diff is None:
+        _print_variants(recipe, planned, output)
+    loaded = one_plan(recipe, profile, planned, fmt=fmt, report=report)
     if diff is not None:
         lenient = allow_unsupported and saved_text(diff) is None
         other = load_plan(diff, cluster, allow_unsupported=lenient, quiet=True, fmt=fmt, report=report)
@@ -80,6 +88,17 @@ def command(
         from srtctl.plan.serial import plan_dict
 
         _print_data(plan_dict(loaded.plan), output)
+
+
+def _print_variants(recipe: Path, planned: list[PlannedVariant], output: PlanFormat) -> NoReturn:
+    """Print what the file holds; exits 2 when one of its recipes cannot run."""
+    from srtctl.cli.variants import variant_lines, variants_data
+
+    if output is PlanFormat.text:
+        typer.echo("\n".join(variant_lines(recipe, planned, "plan")))
+    else:
+        _print_data(variants_data(planned), output)
+    raise typer.Exit(0 if all(item.plan for item in planned) else USAGE_ERROR)
 
 
 def _print_diff(old: Plan, old_name: str, new: Plan, new_name: str, output: PlanFormat) -> NoReturn:

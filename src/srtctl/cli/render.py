@@ -8,14 +8,15 @@ from typing import Annotated
 import typer
 
 from srtctl.cli.common import (
-    USAGE_ERROR,
     AllowUnsupportedOption,
     ClusterOption,
     RecipeArgument,
     SetOption,
     UnsetOption,
-    load_plan,
+    load_plans,
+    one_plan,
 )
+from srtctl.cli.exits import USAGE, fail, say
 
 
 def command(
@@ -30,15 +31,21 @@ def command(
     unset: UnsetOption = None,
     allow_unsupported: AllowUnsupportedOption = False,
 ) -> None:
-    """Write the bundle of a recipe to a folder: readable scripts that `sbatch DIR/job.sbatch` runs as they are."""
-    loaded = load_plan(recipe, cluster, sets, unset, allow_unsupported)
+    """Write the bundle of a recipe to a folder: readable scripts that `sbatch DIR/job.sbatch` runs as they are.
+
+    Of a file with several variants each gets a folder of its own below DIR.
+    """
+    if run_dir is not None and not run_dir.startswith("/"):
+        fail(f"--run-dir must be an absolute path, not {run_dir}", code=USAGE)
+    if to.exists() and not to.is_dir():
+        fail(f"{to} is a file; --to names the folder to write", code=USAGE)
+    profile, planned = load_plans(recipe, cluster, sets, unset, allow_unsupported)
+    from srtctl.plan.variants import folder_names
     from srtctl.render.bundle import write_bundle
 
-    if run_dir is not None and not run_dir.startswith("/"):
-        typer.echo(f"error: --run-dir must be an absolute path, not {run_dir}", err=True)
-        raise typer.Exit(USAGE_ERROR)
-    if to.exists() and not to.is_dir():
-        typer.echo(f"error: {to} is a file; --to names the folder to write", err=True)
-        raise typer.Exit(USAGE_ERROR)
-    write_bundle(loaded.plan, to, loaded.recipe_yaml, run_dir=run_dir)
-    typer.echo(f"wrote {to}\nnext: sbatch {(Path(run_dir) if run_dir else to.resolve()) / 'job.sbatch'}", err=True)
+    # All are planned, and their diagnostics printed, before anything is written.
+    loaded = [one_plan(recipe, profile, [item]) for item in planned]
+    for item, folder in zip(loaded, folder_names(v.name for v in planned) if len(planned) > 1 else [""], strict=True):
+        bundle, lies = to / folder, f"{run_dir}/{folder}".rstrip("/") if run_dir else None
+        write_bundle(item.plan, bundle, item.recipe_yaml, run_dir=lies)
+        say(f"wrote {bundle}\nnext: sbatch {(Path(lies) if lies else bundle.resolve()) / 'job.sbatch'}")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -57,19 +57,22 @@ def command(
 def _print_text(results: Iterable[Validated]) -> list[Validated]:
     from srtctl.cli.diagnostics import format_text, in_order, summary
     from srtctl.cli.terminal import color_enabled
+    from srtctl.cli.variants import amount
 
     color, seen = color_enabled(), []
     for result in results:
         seen.append(result)
-        typer.echo(f"{'ok  ' if result.ok else 'FAIL'} {result.file}{_amount(result.plan)}")
+        typer.echo(f"{'ok  ' if result.ok else 'FAIL'} {result.name}{amount(result.plan)}")
         found = in_order(item for item in result.diagnostics if not _general(item))
         typer.echo("".join(f"  {line}\n" for line in format_text(found, color=color).splitlines()[:-1]), nl=False)
     general = _generals(seen)
     typer.echo("".join(f"{line}\n" for line in format_text(general, color=color).splitlines()[:-1]), nl=False)
-    bad = sum(not result.ok for result in seen)
+    files = {result.file for result in seen}
+    bad = len({result.file for result in seen if not result.ok})
     every = [item for result in seen for item in result.diagnostics if not _general(item)] + general
     counts = f" ({summary(every)})" if every else ""
-    typer.echo(f"{len(seen)} file{'s' * (len(seen) != 1)}, {f'{bad} bad' if bad else 'all good'}{counts}")
+    several = f" with {len(seen)} recipes" if len(seen) != len(files) else ""
+    typer.echo(f"{len(files)} file{'s' * (len(files) != 1)}{several}, {f'{bad} bad' if bad else 'all good'}{counts}")
     return seen
 
 
@@ -102,10 +105,3 @@ def _general(item: Diagnostic) -> bool:
 
 def _generals(seen: list[Validated]) -> list[Diagnostic]:
     return list(dict.fromkeys(item for result in seen for item in result.diagnostics if _general(item)))
-
-
-def _amount(plan: Any) -> str:
-    if plan is None:
-        return ""
-    workers = ", ".join(f"{count} {role}" for role, count in plan["workers"].items())
-    return f": {plan['nodes']} node{'s' * (plan['nodes'] != 1)}, {plan['gpus']} GPUs, {workers}"

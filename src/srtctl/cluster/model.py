@@ -86,6 +86,11 @@ class ClusterProfile(Strict):
         description="Python on the nodes that runs the checks: a command, or an absolute path.",
         examples=["/usr/bin/python3.11"],
     )
+    mpi: Text = Field(
+        default="pmix",
+        description="How `srun` starts the ranks of an MPI job (TensorRT-LLM): one that `srun --mpi=list` names.",
+        examples=["pmi2"],
+    )
     slurm_conf: Text | None = Field(
         default=None,
         description="Slurm configuration file to use, as in `SLURM_CONF`; default: Slurm's own.",

@@ -1,7 +1,19 @@
 """What clients talk to: one module a kind."""
 
 from srtctl.frontends.dynamo import dynamo_frontend, dynamo_frontend_env, router_mode
+from srtctl.frontends.kinds import DYNAMO, check_kind, has_process, is_direct, router_of
 from srtctl.frontends.rules import check_frontend
-from srtctl.frontends.sglang_router import Target, sglang_router
+from srtctl.frontends.targets import Target
 
-__all__ = ["Target", "check_frontend", "dynamo_frontend", "dynamo_frontend_env", "router_mode", "sglang_router"]
+__all__ = [
+    "DYNAMO",
+    "Target",
+    "check_frontend",
+    "check_kind",
+    "dynamo_frontend",
+    "dynamo_frontend_env",
+    "has_process",
+    "is_direct",
+    "router_mode",
+    "router_of",
+]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from srtctl.diagnostics import Diagnostic, did_you_mean
+from srtctl.frontends.kinds import has_process
 from srtctl.reading.validation import shown
 from srtctl.recipe.arguments import Arguments
-from srtctl.recipe.model import Frontend
+from srtctl.recipe.model import Recipe
 
 _CLAIMED = "it gets a claimed port, which `srtctl plan` and `srtctl status` show"
 _EVERYWHERE = "it listens on 0.0.0.0"
@@ -18,16 +19,20 @@ OWNED: Mapping[str, Mapping[str, str]] = {
     "dynamo": {"http-host": _EVERYWHERE, "http-port": _CLAIMED},
     "sglang-router": {"host": _EVERYWHERE, "port": _CLAIMED}
     | dict.fromkeys(("worker-urls", "pd-disaggregation", "prefill", "decode"), _WORKERS),
+    "trtllm_serve": dict.fromkeys(("config-file", "config_file", "config", "c"), "srtctl writes it"),
+    "vllm-router": {"host": _EVERYWHERE, "port": _CLAIMED}
+    | dict.fromkeys(("worker-urls", "vllm-pd-disaggregation", "prefill", "decode"), _WORKERS),
 }
 
 #: `--router-mode` of ai-dynamo 1.6.1 (dynamo/common/configuration/groups/router_args.py).
 ROUTER_MODES = ("round-robin", "random", "power-of-two", "kv", "direct", "least-loaded", "device-aware-weighted")
 
 
-def check_frontend(frontend: Frontend) -> Iterator[Diagnostic]:
+def check_frontend(recipe: Recipe) -> Iterator[Diagnostic]:
     """A finding for each flag of `frontend.args` that cannot hold; paths are recipe paths, spans are not set."""
+    frontend = recipe.frontend
     args = Arguments("frontend.args", frontend.args)
-    if frontend.type not in OWNED:
+    if not has_process(recipe):
         for item in args:
             message = f"`--{item.flag}` reaches nothing: frontend `{frontend.type}` is no process of its own"
             yield Diagnostic("frontend/no-process", message, item.path, hint="remove it, or choose another frontend")

@@ -9,8 +9,8 @@ from srtctl.backends import BACKENDS
 from srtctl.backends.base import Backend, Layout, WorkerShape
 from srtctl.cluster.load import LoadedCluster
 from srtctl.diagnostics import Collector, Diagnostic
-from srtctl.frontends import check_frontend
-from srtctl.plan.entrance import Entrance, check_entrance
+from srtctl.frontends import check_frontend, check_kind
+from srtctl.plan.entrance import Entrance
 from srtctl.plan.environment import check_environment
 from srtctl.plan.heads import Heads, place_heads
 from srtctl.plan.model import PLAN_VERSION, Health, Model, Plan, Runtime
@@ -60,8 +60,8 @@ class _Builder:
         gpus = {name: role.gpus or _gpus_per_worker(role, site.gpus_per_node) for name, role in recipe.roles.items()}
         self.found.items += backend.check_recipe(recipe)
         broken = {name for name in recipe.roles if self._add(backend.check(recipe, name, gpus[name]))}
-        self.found.items += check_frontend(recipe.frontend)
-        self.found.items += check_entrance(recipe)
+        self.found.items += check_frontend(recipe)
+        self.found.items += check_kind(recipe)
         requests, worker_nodes = _requests(recipe, gpus)
         placed, problems = place(requests, site.gpus_per_node)
         self.found.items += problems
@@ -96,7 +96,7 @@ class _Builder:
             return None
         make = WorkerFactory(recipe, site, backend, entrance.dynamo_env)
         workers = tuple(make(p, s, [ports[p.name, rank] for rank in range(len(p.nodes))]) for p, s in placed)
-        frontends, endpoint, mode = entrance.open(workers, ports)
+        opened = entrance.open(workers, ports)
         startup = recipe.health_check.seconds
         return Plan(
             version=PLAN_VERSION,
@@ -104,17 +104,18 @@ class _Builder:
             source=source,
             nodes=heads.total,
             gpus_per_node=site.gpus_per_node,
-            model=Model(site.model_path, backend.served_name(recipe)),
+            model=Model(site.model_path, backend.served_name(recipe, site.model_path)),
             workers=workers,
             services=entrance.services,
-            frontends=frontends,
-            endpoint=endpoint,
+            frontends=opened.frontends,
+            endpoint=opened.endpoint,
             claims=ledger.claims,
-            checks=select_checks(workers, mode, recipe.checks, self.found),
+            checks=select_checks(workers, opened.mode, recipe.checks, self.found),
             slurm=site.slurm,
             health=Health(startup=startup, gate=startup),
             environment=site.environment,
-            runtime=Runtime(site.runtime_python, site.network_interface),
+            files={**_engine_files(backend, recipe), **opened.files},
+            runtime=Runtime(site.runtime_python, site.network_interface, site.mpi),
         )
 
     def _claim_workers(
@@ -156,6 +157,10 @@ def _requests(recipe: Recipe, gpus: Mapping[str, int]) -> tuple[list[Request], i
             first, count = requests[-1].first_node, requests[-1].nodes
         requests.append(Request(name, role.workers, gpus[name], first, count, recipe.resources.spread_workers))
     return requests, nodes
+
+
+def _engine_files(backend: Backend, recipe: Recipe) -> dict[str, str]:
+    return {name: text for role in recipe.roles for name, text in backend.files(recipe, role).items()}
 
 
 def _gpus_per_worker(role: Role, gpus_per_node: int) -> int:

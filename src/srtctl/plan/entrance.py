@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from srtctl.diagnostics import Collector, Diagnostic
-from srtctl.frontends import Target, dynamo_frontend, dynamo_frontend_env, router_mode, sglang_router
+from srtctl.diagnostics import Collector
+from srtctl.frontends import (
+    DYNAMO,
+    Target,
+    dynamo_frontend,
+    dynamo_frontend_env,
+    has_process,
+    is_direct,
+    router_mode,
+    router_of,
+)
 from srtctl.plan.heads import Heads
 from srtctl.plan.infrastructure import InfrastructurePorts, dynamo_env, needs_nats, services
 from srtctl.plan.model import Endpoint, Service, Worker, node_address
@@ -14,31 +24,16 @@ from srtctl.recipe.model import Recipe
 
 FRONTEND = "frontend-0"
 
-#: Frontends that run as a process of their own.
-WITH_PROCESS = ("dynamo", "sglang-router")
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """How requests come in. `mode` is Dynamo's router mode, empty where it does not route; `files` are what the
+    frontend reads."""
 
-def check_entrance(recipe: Recipe) -> Iterator[Diagnostic]:
-    """What the kind of frontend rules out."""
-    kind = recipe.frontend.type
-    if kind == "dynamo":
-        return
-    for name, role in recipe.roles.items():
-        if role.sidecar is not None:
-            yield Diagnostic(
-                "plan/sidecar-frontend",
-                f"a sidecar registers its engine with Dynamo, which frontend `{kind}` does not use",
-                f"roles.{name}.sidecar",
-                hint="use `frontend.type: dynamo`, or remove the sidecar",
-            )
-    workers = sum(role.workers for role in recipe.roles.values())
-    if kind == "sglang" and ("agg" not in recipe.roles or workers != 1):
-        yield Diagnostic(
-            "plan/direct-frontend",
-            f"frontend `sglang` is one aggregated worker that clients talk to; this recipe has {workers} workers",
-            "frontend.type",
-            hint="use `sglang-router` or `dynamo` for several workers or prefill and decode",
-        )
+    frontends: tuple[Service, ...]
+    endpoint: Endpoint | None
+    mode: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 class Entrance:
@@ -46,7 +41,6 @@ class Entrance:
 
     def __init__(self, recipe: Recipe, heads: Heads, ledger: Ledger, found: Collector) -> None:
         self._recipe, self._heads, self._found = recipe, heads, found
-        self._dynamo = recipe.frontend.type == "dynamo"
         self.services: tuple[Service, ...] = ()
         self.dynamo_env: Mapping[str, str] = {}
 
@@ -55,37 +49,35 @@ class Entrance:
             found.items += problems
             return port
 
-        if self._dynamo:
+        if recipe.frontend.type == DYNAMO:
             node = heads.infra
             nats = claim(node, "nats", "nats") if needs_nats(recipe.dynamo) else None
             ports = InfrastructurePorts(claim(node, "etcd_client", "etcd"), claim(node, "etcd_peer", "etcd"), nats)
             self.services = services(node, ports)
             self.dynamo_env = dynamo_env(recipe.dynamo, node, ports)
-        self._port = claim(heads.frontend, "frontend", FRONTEND) if recipe.frontend.type in WITH_PROCESS else 0
+        self._port = claim(heads.frontend, "frontend", FRONTEND) if has_process(recipe) else 0
 
-    def open(
-        self, workers: Sequence[Worker], ports: Mapping[tuple[str, int], Mapping[str, int]]
-    ) -> tuple[tuple[Service, ...], Endpoint | None, str]:
-        """The frontend processes, the endpoint, and the router mode (empty where Dynamo does not route)."""
-        kind, node = self._recipe.frontend.type, self._heads.frontend
-        leaders = [(w, ports[w.name, 0]) for w in workers]
-        if kind == "none":
-            return (), None, ""
-        if kind == "sglang":
-            worker, mine = leaders[0]
-            return (), Endpoint(worker.nodes[0], mine["http"]), ""
-        if kind == "sglang-router":
-            targets = [Target(w.role, node_address(w.nodes[0]), p["http"], p.get("bootstrap")) for w, p in leaders]
-            argv, mode, env = sglang_router(self._recipe.frontend, targets, port=self._port), "", {}
-        else:
-            mode = self._router_mode(workers)
-            argv = dynamo_frontend(self._recipe.frontend, mode, port=self._port)
-            env = dynamo_frontend_env(self.dynamo_env, node_address(node))
+    def open(self, workers: Sequence[Worker], ports: Mapping[tuple[str, int], Mapping[str, int]]) -> Opened:
+        """The frontend processes and the endpoint, once the workers are known."""
+        recipe, settings = self._recipe, self._recipe.frontend
+        if is_direct(recipe):
+            return Opened((), Endpoint(workers[0].nodes[0], ports[workers[0].name, 0]["http"]))
+        if settings.type == DYNAMO:
+            mode = self._router_mode()
+            env = dynamo_frontend_env(self.dynamo_env, node_address(self._heads.frontend))
+            return self._process(dynamo_frontend(settings, mode, port=self._port), env, mode, {})
+        if router := router_of(recipe):
+            command = router(settings, _targets(workers, ports), self._port)
+            return self._process(command.argv, {}, "", command.files)
+        return Opened((), None)
+
+    def _process(self, argv: tuple[str, ...], env: Mapping[str, str], mode: str, files: Mapping[str, str]) -> Opened:
+        node = self._heads.frontend
         frontend = Service(FRONTEND, node, argv, {**env, **self._recipe.frontend.env}, self._port)
-        return (frontend,), Endpoint(node, self._port), mode
+        return Opened((frontend,), Endpoint(node, self._port), mode, files)
 
-    def _router_mode(self, workers: Sequence[Worker]) -> str:
-        kv_events = any(process.publishers for worker in workers for process in worker.processes)
+    def _router_mode(self) -> str:
+        kv_events = any(role.kv_events is not None for role in self._recipe.roles.values())
         mode = router_mode(self._recipe.frontend, kv_events)
         if kv_events and mode != "kv":
             self._found.warning(
@@ -95,3 +87,14 @@ class Entrance:
                 hint="use `router-mode: kv`, or turn `kv_events` off",
             )
         return mode
+
+
+def _targets(workers: Sequence[Worker], ports: Mapping[tuple[str, int], Mapping[str, int]]) -> list[Target]:
+    """Every process that takes requests."""
+    found = []
+    for worker in workers:
+        for process in worker.processes:
+            if process.serves:
+                mine = ports[worker.name, process.node_rank]
+                found.append(Target(worker.role, node_address(process.node), mine["http"], mine.get("bootstrap")))
+    return found

@@ -17,8 +17,9 @@ from srtctl.reading.describe import default_words, entry_words, is_table, type_w
 from srtctl.reading.document import dotted
 from srtctl.reading.fields import field_at, known_keys
 from srtctl.reading.validation import unknown_hint
-from srtctl.recipe.known import NOT_BUILT, VARIANT_KEYS, key_hint
+from srtctl.recipe.known import NOT_BUILT, key_hint
 from srtctl.recipe.model import Recipe
+from srtctl.recipe.variants import KEYS as VARIANT_KEYS
 
 
 class UnknownFieldError(LookupError):
@@ -75,11 +76,17 @@ def _explain(model: type[BaseModel], path: KeyPath, field: str) -> Explanation:
     later = tuple(_later(model, path))
     if not path:
         if model is Recipe:
-            keys = (*keys, Key(CLUSTER, "The cluster profile, srtslurm.yaml: what holds for every recipe there."))
+            keys = (
+                *keys,
+                *(Key(name, doc) for name, doc in VARIANT_KEYS.items()),
+                Key(CLUSTER, "The cluster profile, srtslurm.yaml: what holds for every recipe there."),
+            )
         what = "the cluster profile, srtslurm.yaml" if model is ClusterProfile else "a recipe"
         example = "cluster.model_paths" if model is ClusterProfile else "roles.decode.kv_events"
         doc = f"Keys of {what}. More of one, for example: srtctl explain {example}"
         return Explanation(field, doc, "a mapping", keys=keys, later=later)
+    if model is Recipe and (doc := _variants(str(path[0]))):
+        return Explanation(field, doc, "a mapping")
     found = field_at(model, path)
     if found is None:
         return _entry(model, path, field)
@@ -94,6 +101,11 @@ def _explain(model: type[BaseModel], path: KeyPath, field: str) -> Explanation:
         tuple(_elsewhere(field)),
         later,
     )
+
+
+def _variants(key: str) -> str:
+    """What a top-level key that makes several recipes of one file does; "" for any other."""
+    return next((doc for pattern, doc in VARIANT_KEYS.items() if fnmatchcase(key, pattern)), "")
 
 
 def _entry(model: type[BaseModel], path: KeyPath, field: str) -> Explanation:
@@ -127,8 +139,6 @@ def _not_built(model: type[BaseModel], path: KeyPath) -> str:
         return ""
     if model is ClusterProfile:
         return PROFILE_NOT_BUILT[str(path[0])][1] if path[0] in PROFILE_NOT_BUILT else ""
-    if any(fnmatchcase(str(path[0]), pattern) for pattern in VARIANT_KEYS):
-        return "a file holds one recipe, without variants"
     rows = (row for row in NOT_BUILT if not row.values and fits(path[: row.pattern.count(".") + 1], row.pattern))
     return next((row.reason for row in rows), "")
 

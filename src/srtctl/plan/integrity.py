@@ -61,6 +61,9 @@ def _workers(plan: Plan) -> Iterator[tuple[str, str]]:
                 f"workers.{index}.nodes",
                 f"is {list(worker.nodes)}, which are not the nodes of its processes in order",
             )
+        served = sorted(rank for process in worker.processes for rank in process.serves)
+        if worker.processes and served != list(range(worker.dp_size)):
+            yield f"workers.{index}.processes", f"serve ranks {served}, not each of {worker.dp_size} once"
         for rank, process in enumerate(worker.processes):
             where = f"workers.{index}.processes.{rank}"
             if process.node_rank != rank:

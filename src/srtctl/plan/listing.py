@@ -43,6 +43,7 @@ def listing(plan: Plan) -> Listing:
                 )
     out |= {("services", s.name): tuple(_service(s)) for s in plan.services}
     out |= {("frontends", f.name): tuple(_service(f)) for f in plan.frontends}
+    out |= {("files", name): tuple(text.splitlines()) for name, text in plan.files.items()}
     out |= {("checks", c.name): tuple(_check(c)) for c in plan.checks}
     return out
 
@@ -57,6 +58,7 @@ def _job(plan: Plan) -> Iterator[str]:
     yield f"gate limit {plan.health.gate} s"
     yield f"python {plan.runtime.python}"
     yield f"interface {plan.runtime.network_interface or 'of the node address in Slurm'}"
+    yield f"MPI by {plan.runtime.mpi}"
 
 
 def _slurm(plan: Plan) -> Iterator[str]:
@@ -73,8 +75,13 @@ def _slurm(plan: Plan) -> Iterator[str]:
 
 
 def _placement(worker: Worker) -> str:
-    ranks = [f"node {p.node} GPU{'s' * (len(p.gpus) > 1)} {ranges(p.gpus) or 'none'}" for p in worker.processes]
-    return f"{worker.name}: {worker.engine} {worker.role}, DP{worker.dp_size}, {'; '.join(ranks)}"
+    places = [
+        f"node {p.node} GPU{'s' * (len(p.gpus) > 1)} {ranges(p.gpus) or 'none'}"
+        + (f" serving rank{'s' * (len(p.serves) > 1)} {ranges(p.serves)}" if p.serves else "")
+        for p in worker.processes
+    ]
+    mpi = ", one MPI job" if worker.launcher == "mpi" else ""
+    return f"{worker.name}: {worker.engine} {worker.role}, DP{worker.dp_size}{mpi}, {'; '.join(places)}"
 
 
 def _ports(plan: Plan) -> dict[str, list[str]]:

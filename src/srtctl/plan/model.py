@@ -35,12 +35,17 @@ class Sidecar:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One engine process of a worker on one node. `ready_port` is None where nothing can be waited for."""
+    """One engine process of a worker on one node. `ready_port` is None where nothing can be waited for.
+
+    `serves` are the global DP ranks whose requests come in here: those it registers with the router, or those behind
+    its HTTP server.
+    """
 
     name: str
     node: int
     node_rank: int
     gpus: tuple[int, ...]
+    serves: tuple[int, ...]
     argv: tuple[str, ...]
     env: Mapping[str, str]
     ready_port: int | None
@@ -50,13 +55,17 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One logical engine instance; one Slurm step."""
+    """One logical engine instance; one Slurm step.
+
+    `launcher`: `node` runs each process once; `mpi` runs it once a GPU, as one MPI job whose rank 0 is the leader.
+    """
 
     name: str
     role: str
     engine: str
     nodes: tuple[int, ...]
     dp_size: int
+    launcher: Literal["node", "mpi"]
     processes: tuple[Process, ...]
 
 
@@ -139,10 +148,12 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What the job needs to know of the nodes: a Python for the checks, and the NIC whose address counts (None: Slurm's)."""
+    """What the job needs to know of the nodes: a Python for the checks, the NIC whose address counts (None: Slurm's), and
+    how `srun` starts MPI ranks."""
 
     python: str
     network_interface: str | None
+    mpi: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,5 +175,6 @@ class Plan:
     slurm: SlurmRequest
     health: Health
     environment: Mapping[str, str]
+    files: Mapping[str, str]
     runtime: Runtime
     warnings: tuple[Diagnostic, ...] = field(default=())

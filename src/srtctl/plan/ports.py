@@ -30,13 +30,16 @@ FAMILIES: dict[str, Family] = {
     "etcd_peer": Family(2380, "etcd, peers"),
     "nats": Family(4222, "NATS, clients"),
     "kv_events": Family(5200, "KV publishers of an engine: base + global DP rank"),
+    "nixl": Family(5600, "NIXL handshakes of vLLM: base + what the rank adds"),
     "http": Family(6100, "an engine's HTTP server"),
     "system": Family(7500, "a sidecar's status server (DYN_SYSTEM_PORT is a signed 16-bit number)", I16_MAX),
     "frontend": Family(8000, "the frontend that clients talk to"),
     "dist_init": Family(8300, "rendezvous of a worker's nodes, and what SGLang binds above it"),
-    "bootstrap": Family(8998, "prefill bootstrap server"),
+    "bootstrap": Family(8998, "prefill bootstrap server of SGLang, of vLLM's Mooncake connector"),
     "grpc": Family(9100, "an engine's native gRPC server"),
+    "dp_rpc": Family(13345, "rendezvous of vLLM's data-parallel nodes"),
     "nccl": Family(17500, "an engine's NCCL rendezvous"),
+    "master": Family(29500, "rendezvous of a worker's nodes in torch.distributed"),
 }
 
 

@@ -29,6 +29,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "slurm": "What the job asks Slurm for.",
         "health": "How long the job waits for readiness.",
         "environment": "Variables set for everything in the job.",
+        "files": "What commands read, by its name in the bundle's `files` folder, as text.",
         "runtime": "What the job needs to know of the nodes.",
         "warnings": "What planning warned about.",
     },
@@ -39,6 +40,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "engine": "The engine's name in the recipe.",
         "nodes": "Its nodes in order of node rank; the first is the leader's.",
         "dp_size": "Data-parallel ranks of the worker.",
+        "launcher": "`node`: each process runs once; `mpi`: once a GPU, as one MPI job whose rank 0 is the leader.",
         "processes": "Its processes, one a node, in order of node rank.",
     },
     "Process": {
@@ -46,6 +48,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "node": _NODE,
         "node_rank": "Rank of the node inside the worker; 0 is the leader.",
         "gpus": "Indices of its GPUs on the node.",
+        "serves": "Global data-parallel ranks whose requests come in here: that it registers, or that its server serves.",
         "argv": _ARGV,
         "env": _ENV,
         "ready_port": "The port on its node that answers when the process is up; null where nothing answers.",
@@ -99,6 +102,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     "Runtime": {
         "python": "Python on the nodes that runs the checks.",
         "network_interface": "Interface whose address counts; null for the address of the node's name.",
+        "mpi": "How `srun` starts the ranks of a worker whose launcher is `mpi`.",
     },
     "Diagnostic": {
         "code": "Stable identifier, `area/what`.",

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
-#: What job.sh and node.sh bind: node addresses, and a step's node-local scratch folder.
-_REFERENCE = re.compile(r"(\$\{NODE_ADDR\[\d+\]\}|\$\{SCRATCH\})")
+#: What job.sh and node.sh bind: node addresses, the run's folder, and a step's node-local scratch folder.
+_REFERENCE = re.compile(r"(\$\{NODE_ADDR\[\d+\]\}|\$\{RUN_DIR\}|\$\{SCRATCH\})")
 
 
 def word(value: str) -> str:

@@ -27,6 +27,7 @@ class Site:
     visible_devices_env: str
     runtime_python: str
     network_interface: str | None
+    mpi: str
 
 
 def resolve_site(recipe: Recipe, cluster: LoadedCluster, found: Collector) -> Site:
@@ -81,6 +82,7 @@ def resolve_site(recipe: Recipe, cluster: LoadedCluster, found: Collector) -> Si
         visible_devices_env=profile.visible_devices_env or "CUDA_VISIBLE_DEVICES",
         runtime_python=profile.runtime_python,
         network_interface=profile.network_interface,
+        mpi=profile.mpi,
     )
 
 

@@ -11,20 +11,28 @@ from typing import Any
 from srtctl.cluster.load import LoadedCluster
 from srtctl.cluster.paths import PROFILE_NAME
 from srtctl.diagnostics import Diagnostic
-from srtctl.plan.build import build_plan
 from srtctl.plan.model import Plan
-from srtctl.recipe.load import load_recipe
+from srtctl.plan.variants import plan_variants
 
 SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """One file and what was found in it; `plan` is a summary of what it would run, None where that cannot be said."""
+    """One recipe and what was found in it; `plan` is a summary of what it would run, None where that cannot be said.
+
+    `variant` says which of several recipes of the file; it is "" where there is one.
+    """
 
     file: str
     plan: Mapping[str, Any] | None
     diagnostics: tuple[Diagnostic, ...]
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        """What a user would type to mean this recipe."""
+        return f"{self.file}:{self.variant}" if self.variant else self.file
 
     @property
     def ok(self) -> bool:
@@ -32,15 +40,17 @@ class Validated:
         return not any(item.severity == "error" for item in self.diagnostics)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON-ready data; `plan` is left out where there is none."""
+        """As JSON-ready data; `variant` and `plan` are left out where there is none."""
         out: dict[str, Any] = {"file": self.file, "ok": self.ok}
+        if self.variant:
+            out["variant"] = self.variant
         if self.plan is not None:
             out["plan"] = dict(self.plan)
         return out | {"diagnostics": [item.as_dict() for item in self.diagnostics]}
 
 
 def validate(paths: Iterable[Path], cluster: LoadedCluster, *, allow_unsupported: bool = False) -> Iterator[Validated]:
-    """Load and plan every recipe that `paths` name (see `recipe_files`), one after the other; never raises for a file.
+    """Load and plan every recipe in the files that `paths` name (see `recipe_files`), one after the other; never raises for a file.
 
     What is wrong with the profile comes first, as a file of its own, and is not repeated: the recipes are planned with
     what holds of it. A profile that cannot be read is all there is.
@@ -54,8 +64,8 @@ def validate(paths: Iterable[Path], cluster: LoadedCluster, *, allow_unsupported
         if isinstance(found, Validated):
             yield found
             continue
-        result = build_plan(load_recipe(found, allow_unsupported=allow_unsupported), profile)
-        yield Validated(str(found), summary(result.plan) if result.plan else None, result.diagnostics)
+        for item in plan_variants(found, profile, allow_unsupported=allow_unsupported):
+            yield Validated(str(found), summary(item.plan) if item.plan else None, item.diagnostics, item.name)
 
 
 def recipe_files(paths: Iterable[Path]) -> Iterator[Path | Validated]:

@@ -33,16 +33,22 @@ class NotBuilt:
     instead: Any = None
 
 
-_ENGINES = ("vllm", "trtllm", "mocker")
-_FRONTENDS = ("vllm-router", "vllm", "trtllm_serve")
+_ENGINES = ("mocker",)
 _BENCHMARKS = (
     "aiperf", "custom", "gpqa", "gsm8k", "gsm8k-bench", "longbenchv2", "mmlu", "mooncake-router", "router", "sa-bench",
     "trace-replay",
 )  # fmt: skip
 
+_BENCHMARK_SETTINGS = (
+    "isl", "osl", "concurrencies", "req_rate", "command", "env", "aiperf_package", "custom_tokenizer", "itl_threshold_ms",
+    "max_tokens", "mooncake_workload", "num_examples", "num_prompts_mult", "num_shots", "num_threads", "num_warmup_mult",
+    "random_range_ratio", "repeat", "slow_down_sleep_time", "slow_down_wait_time", "temperature", "top_k", "top_p",
+    "trace_file", "ttft_threshold_ms", "use_chat_template",
+)  # fmt: skip
+
 NOT_BUILT: tuple[NotBuilt, ...] = (
-    NotBuilt("engine", "sglang is the only engine so far", _ENGINES, optional=False, instead="sglang"),
-    NotBuilt("engine.type", "sglang is the only engine so far", _ENGINES, "engine", optional=False, instead="sglang"),
+    NotBuilt("engine", "no backend plans it", _ENGINES, optional=False, instead="sglang"),
+    NotBuilt("engine.type", "no backend plans it", _ENGINES, "engine", optional=False, instead="sglang"),
     NotBuilt("roles.*.engine", "one engine serves every role"),
     NotBuilt("roles.*.container", "every role uses `model.container`"),
     NotBuilt("roles.*.critical", "the first failure of any process ends the job"),
@@ -55,15 +61,15 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("dynamo.direct_dispatch", "requests go through the router"),
     NotBuilt("dynamo.sidecar_port", "sidecars get claimed ports"),
     NotBuilt("dynamo.sidecar_binary", "the sidecar is the Python module in the image"),
-    NotBuilt("frontend.type", "frontends of other engines come with those engines", _FRONTENDS),
     NotBuilt("frontend.enable_multiple_frontends", "one frontend serves the run", (True,)),
     NotBuilt("frontend.num_additional_frontends", "one frontend serves the run"),
     NotBuilt("frontend.nginx_*", "one frontend serves the run, without nginx before it"),
     NotBuilt("benchmark.type", "only `manual` is built, which serves until cancelled", _BENCHMARKS, "benchmark"),
     *(
         NotBuilt(f"benchmark.{key}", "only `manual` is built, and takes no settings")
-        for key in ("isl", "osl", "concurrencies", "req_rate", "command", "env")
+        for key in _BENCHMARK_SETTINGS
     ),
+    NotBuilt("infra.nats_max_payload_mb", "NATS takes payloads of up to 1 MB, its default"),
     NotBuilt("container_mounts", "mounts come from the cluster profile"),
     NotBuilt("extra_mount", "mounts come from the cluster profile"),
     NotBuilt("srun_options", "further srun options"),
@@ -76,10 +82,7 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("observability", "metrics collection"),
     NotBuilt("services", "extra processes beside the deployment"),
     NotBuilt("enable_config_dump", "the bundle holds every setting as it runs"),
-    NotBuilt("sweep", "recipe variants"),
 )  # fmt: skip
-
-VARIANT_KEYS = ("base", "override_*", "zip_override_*")
 
 _V1_TABLE = {
     "prefill_environment": "roles.prefill.env",
@@ -130,7 +133,7 @@ def _diagnostic(row: NotBuilt, path: KeyPath, value: Any, document: YamlDocument
         left_out = f"`{row.drop}`" if row.drop else "it"
         message = f"{subject} is known but not built yet, {left_out} is left out: {row.reason}"
         return Diagnostic("recipe/not-built", message, dotted(path), span, severity="warning")
-    hint = "remove it, or pass --allow-unsupported to go on without it" if row.optional else "use `sglang`"
+    hint = "remove it, or pass --allow-unsupported to go on without it" if row.optional else "use another engine"
     return Diagnostic(
         "recipe/not-built", f"{subject} is known but not built yet: {row.reason}", dotted(path), span, hint
     )

@@ -113,7 +113,7 @@ class Engine(Strict):
 
     model_config = ConfigDict(extra="allow")
 
-    type: Literal["sglang"] = Field(description="Engine: `sglang`.")
+    type: Literal["sglang", "vllm", "trtllm"] = Field(description="Engine: `sglang`, `vllm` or `trtllm`.")
 
     @property
     def knobs(self) -> dict[str, Any]:
@@ -166,10 +166,11 @@ class Infra(Strict):
 class Frontend(Strict):
     """The OpenAI-compatible entry point and router."""
 
-    type: Literal["dynamo", "sglang-router", "sglang", "none"] = Field(
+    type: Literal["dynamo", "sglang-router", "vllm-router", "sglang", "vllm", "trtllm_serve", "none"] = Field(
         default="dynamo",
-        description="Kind of frontend: `dynamo`, `sglang-router` (SGLang's own router), `sglang` (clients talk to the "
-        "one worker itself) or `none`.",
+        description="Kind of frontend: `dynamo`; an engine's own router, `sglang-router` or `vllm-router`; `sglang` or "
+        "`vllm` (clients talk to the one worker itself); `trtllm_serve` (the same, or TensorRT-LLM's own server before "
+        "prefill and decode); or `none`.",
     )
     placement: Placement = Field(default_factory=Placement, description="Where the frontend runs.")
     args: FlagTable = Field(
@@ -216,17 +217,17 @@ class Recipe(Strict):
 
     schema_version: Literal[2] = Field(alias="schema", description="Version of the recipe layout: 2.")
     name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
-        description="Run name: letters, digits, `.`, `_` and `-`, at most 63 characters, a letter or digit first.",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,126}$",
+        description="Run name: letters, digits, `.`, `_` and `-`, at most 127 characters, a letter or digit first.",
     )
     model: Model = Field(description="What is served: `path` and `container`.")
     resources: Resources = Field(default_factory=Resources, description="The nodes a run asks for.")
     slurm: Slurm = Field(default_factory=Slurm, description="Account, partition and time limit of the job.")
-    engine: Annotated[Engine, BeforeValidator(inputs.engine, json_schema_input_type=Literal["sglang"] | Engine)] = (
-        Field(
-            description="Engine of every role: `sglang`, or a mapping of `type` and its knobs.",
-            examples=["sglang"],
-        )
+    engine: Annotated[
+        Engine, BeforeValidator(inputs.engine, json_schema_input_type=Literal["sglang", "vllm", "trtllm"] | Engine)
+    ] = Field(
+        description="Engine of every role: `sglang`, `vllm` or `trtllm`, or a mapping of `type` and its knobs.",
+        examples=["sglang", {"type": "vllm", "connector": "nixl"}],
     )
     role_table: Roles = Field(alias="roles", description="The workers: `agg`, or `prefill` and `decode`.")
     dynamo: Dynamo = Field(default_factory=Dynamo, description="Dynamo's transports and sidecar defaults.")

@@ -34,6 +34,7 @@ def bundle_files(plan: Plan, run_dir: str, recipe_yaml: str) -> dict[str, str]:
         f"frontends/{f.name}.sh": single_script(f, "frontend", f"{f.name} on node {f.node}") for f in plan.frontends
     }
     out |= {f"workers/{w.name}.sh": worker_script(w) for w in plan.workers}
+    out |= {f"files/{name}": text for name, text in plan.files.items()}
     out |= _checks_package()
     if len(out["job.sbatch"].encode()) > MAX_SCRIPT_BYTES:
         raise DiagnosticError(

@@ -97,6 +97,16 @@ bind_nodes() { # bind_nodes COUNT [INTERFACE]: plan node i is the i-th host of t
   for index in "${!NODE_NAME[@]}"; do say "node $index is ${NODE_NAME[index]}, ${NODE_ADDR[index]}"; done
 }
 
+bind_files() { # what commands read: files/* with the addresses of this allocation filled in, in state/files
+  local file text index
+  mkdir -p "$STATE/files"
+  for file in "$RUN_DIR"/files/*; do
+    text=$(<"$file")
+    for index in "${!NODE_ADDR[@]}"; do text=${text//"\${NODE_ADDR[$index]}"/"${NODE_ADDR[index]}"}; done
+    printf '%s\n' "$text" >"$STATE/files/${file##*/}"
+  done
+}
+
 probe_claims() { # probe_claims FILE: every planned port is free on its node, or the job ends here and says which is not
   local count=${#NODE_NAME[@]}
   if STEP=probe srun --overlap --input=none --nodes="$count" --ntasks="$count" --ntasks-per-node=1 --job-name=probe --output="$LOGS/probe.log" \
@@ -132,8 +142,9 @@ names_of() { # names_of 0-1,4 -> the host names, comma separated
 service() { start_step "$1" "$2" "$3"; await_steps "$STARTUP_TIMEOUT" "$1"; } # ready before the next line runs
 frontend() { start_step "$1" "$2" "$3"; }
 worker() { start_step "$1" "$2" "$3"; } # one step over its nodes: Slurm stops them together
+mpi_worker() { start_step "$@"; } # the same as one MPI job: so many ranks on each of its nodes, rank 0 on the first
 
-start_step() { # start_step NAME NODES SCRIPT
+start_step() { # start_step NAME NODES SCRIPT [RANKS,... MPI]
   local name=$1 names count
   names=$(names_of "$2")
   count=$(($(tr -cd , <<<"$names" | wc -c) + 1))
@@ -141,17 +152,31 @@ start_step() { # start_step NAME NODES SCRIPT
   STEP_TASKS[$name]=$count
   event step_started step="$name"
   say "starting $name on $names"
-  run_step "$name" "$names" "$count" "$3" &
+  run_step "$name" "$names" "$count" "$3" "${@:4}" &
+}
+
+rank_hosts() { # rank_hosts NAMES RANKS: the host of each MPI rank, a line a rank
+  local names ranks index rank
+  IFS=, read -ra names <<<"$1"
+  IFS=, read -ra ranks <<<"$2"
+  for index in "${!names[@]}"; do
+    for ((rank = 0; rank < ranks[index]; rank++)); do echo "${names[index]}"; done
+  done
 }
 
 run_step() { # in the background: one srun, its exit code in state/<step>.step
-  local name=$1 code
+  local name=$1 code hosts='' tasks=(--nodes="$3" --ntasks="$3" --ntasks-per-node=1 --nodelist="$2")
   trap : TERM INT USR1
+  if (($# > 4)); then
+    hosts=$STATE/$name.hosts # a list, because nodes may have different numbers of ranks
+    rank_hosts "$2" "$5" >"$hosts"
+    tasks=(--mpi="$6" --overcommit --ntasks="$(wc -l <"$hosts")" --distribution=arbitrary)
+  fi
   (
     trap - TERM INT USR1
     printf '%d\n' "$BASHPID" >"$STATE/$name.srun"
-    exec env STEP="$name" srun --overlap --kill-on-bad-exit=1 --wait=30 --input=none "${CPU_BIND[@]}" --nodes="$3" --ntasks="$3" \
-      --ntasks-per-node=1 --nodelist="$2" --job-name="$name" --output="$LOGS/$name.log" bash "$RUN_DIR/$4"
+    exec env -u SLURM_NTASKS_PER_NODE STEP="$name" ${hosts:+SLURM_HOSTFILE="$hosts"} srun --overlap --kill-on-bad-exit=1 --wait=30 --input=none \
+      "${CPU_BIND[@]}" "${tasks[@]}" --job-name="$name" --output="$LOGS/$name.log" bash "$RUN_DIR/$4"
   )
   code=$?
   printf '%d\n' "$code" >"$STATE/$name.step.new"

@@ -15,7 +15,9 @@ enter_step() { # who am I: by my own node name, never by list order
     [[ ${NODE_NAME[index]} != "$SLURMD_NODENAME" ]] || NODE_INDEX=$index
   done
   : "${NODE_INDEX:?"$SLURMD_NODENAME is not a node of this run"}"
+  RANK_HERE=${SLURM_LOCALID:-0} # other than 0 only in an MPI step
   SCRATCH=${TMPDIR:-/tmp}/srtctl-$SLURM_JOB_ID/$STEP.$NODE_INDEX # node-local; gone when the task ends
+  ((RANK_HERE == 0)) || SCRATCH+=.$RANK_HERE
   printf '%s\n' "$SLURM_STEP_ID" >"$STATE/$STEP.stepid.$NODE_INDEX"
   mv "$STATE/$STEP.stepid.$NODE_INDEX" "$STATE/$STEP.stepid"
 }
@@ -33,13 +35,23 @@ supervise() { # supervise PROCESS READY PART...: start the first part, wait for 
     spawn "$process" "$1"
     shift
   done
-  [[ $STOPPING ]] || : >"$STATE/$STEP.$NODE_INDEX.ready"
+  [[ $STOPPING ]] || ((RANK_HERE)) || : >"$STATE/$STEP.$NODE_INDEX.ready"
   while [[ ! $STOPPING ]]; do
     leave_when_ended "$process"
     pause 0.2
   done
   stop_parts "$process"
   leave_step 143
+}
+
+supervise_rank() { # as supervise, in each task of an MPI step: rank 0 has all the parts, the others the engine alone
+  local process=$1
+  ((RANK_HERE == 0)) || process+=.rank$SLURM_PROCID
+  if ((SLURM_PROCID == 0)); then
+    supervise "$@"
+  else
+    supervise "$process" - "$3"
+  fi
 }
 
 spawn() { # spawn PROCESS PART: runs the array PART with the environment PART_env, in a process group of its own

@@ -112,7 +112,11 @@ def worker_script(worker: Worker) -> str:
         )
     title = f"{worker.name}: {worker.engine}, {worker.role}, DP{worker.dp_size}, {_nodes_text(worker.nodes)}"
     return _render(
-        "worker.sh.j2", title=title, shared=[a for a in shared if a.lines or a.name.endswith("env")], nodes=nodes
+        "worker.sh.j2",
+        title=title,
+        shared=[a for a in shared if a.lines or a.name.endswith("env")],
+        nodes=nodes,
+        supervise="supervise" if worker.launcher == "node" else "supervise_rank",
     )
 
 
@@ -144,8 +148,15 @@ def _steps(plan: Plan) -> list[Step]:
     steps += [
         Step(f"frontend {f.name} {f.node} frontends/{f.name}.sh", f"ready: http {f.port}") for f in plan.frontends
     ]
-    steps += [Step(f"worker {w.name} {ranges(w.nodes)} workers/{w.name}.sh", _worker_comment(w)) for w in plan.workers]
+    steps += [Step(_worker_line(w, plan.runtime.mpi), _worker_comment(w)) for w in plan.workers]
     return steps
+
+
+def _worker_line(worker: Worker, mpi: str) -> str:
+    where = f"{worker.name} {ranges(worker.nodes)} workers/{worker.name}.sh"
+    if worker.launcher == "node":
+        return f"worker {where}"
+    return f"mpi_worker {where} {','.join(str(len(process.gpus)) for process in worker.processes)} {word(mpi)}"
 
 
 def _expectations(plan: Plan) -> list[str]:
@@ -160,12 +171,13 @@ def _expectations(plan: Plan) -> list[str]:
         workers = [w for w in plan.workers if w.role in roles]
         if not workers:
             continue
+        registering = [p for w in workers for p in w.processes if p.serves]
         published = sum(len(p.publishers) for w in workers for p in w.processes)
         ranks = sum(w.dp_size for w in workers)
         # With prefill and decode the decode router keeps no index, and exports nothing about sources.
         indexed = kind == "prefill" or workers[0].role == "agg"
         sources = " kv_sources=all" if indexed and published == ranks else ""
-        out.append(f"expect {kind} workers={len(workers)} ranks={ranks}{sources}")
+        out.append(f"expect {kind} workers={len(registering)} ranks={ranks}{sources}")
     return out
 
 

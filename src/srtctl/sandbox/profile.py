@@ -27,6 +27,7 @@ def profile(shape: Shape, layout: Layout, stack: Stack) -> dict[str, Any]:
         "slurm_conf": str(layout.slurm_conf),
         "runtime_python": str(stack.python),
         "nodes_share_host": shape.network == "loopback",
+        "mpi": "none",  # simulated ranks need no wire-up, and Debian's Slurm loads no PMIx without its library
         "env": job_env(layout, stack),
     }
 

@@ -1,5 +1,5 @@
 """How a Dynamo sidecar is attached to an engine process."""
 
-from srtctl.sidecars.native import SIDECAR_MODULES, SidecarCommand, native_sidecar, worker_env
+from srtctl.sidecars.native import sidecar_settings, worker_env
 
-__all__ = ["SIDECAR_MODULES", "SidecarCommand", "native_sidecar", "worker_env"]
+__all__ = ["sidecar_settings", "worker_env"]

@@ -106,9 +106,10 @@ def test_keys_of_the_profile() -> None:
         ("roles.agg.container", "Known, but not built yet: every role uses `model.container`."),
         ("dynamo.source.pypi", "Known, but not built yet: the image must hold Dynamo."),
         ("frontend.nginx_container", "Known, but not built yet: one frontend"),
-        ("override_tp8", "Known, but not built yet: a file holds one recipe, without variants."),
+        ("override_tp8", "A variant: laid over `base`"),
+        ("sweep.tp", "Variants, one for each combination"),
         ("cluster.ssh", "Known, but not built yet: jobs are submitted from this machine."),
-        ("engine", "`vllm`, `trtllm`, `mocker`  sglang is the only engine so far"),
+        ("engine", "`mocker`  no backend plans it"),
         ("roles.agg", "    critical      the first failure of any process ends the job"),
     ],
 )

@@ -29,6 +29,7 @@ visible_devices_env: HIP_VISIBLE_DEVICES
 ephemeral_port_floor: 9000
 nodes_share_host: true
 runtime_python: /usr/bin/python3
+mpi: pmi2
 slurm_conf: /etc/slurm/slurm.conf
 env: {RATIO: 1.50, NO: yes}
 """

@@ -63,9 +63,9 @@ PROFILE = "cluster: here\ngpus_per_node: 8\nmodel_paths: {llama: /models/llama}\
 
 V1 = """\
 name: old
-model: {path: m, container: c}
-resources: {agg_nodes: 1, agg_workers: 1}
-«backend: {type: sglang}
+model: {path: /models/m, container: c}
+resources: {gpus_per_node: 4, agg_nodes: 1, agg_workers: «8}
+backend: {type: sglang}
 """
 
 TP = "tensor-parallel-size: 4"
@@ -99,7 +99,7 @@ CASES = [
     # The file.
     bad("yaml/empty", "holds nothing", "fill it", base="«"),
     bad("recipe/type", "a recipe is a mapping, not a list", "begin with `schema: 2`", base="«- schema: 2\n"),
-    bad("recipe/v1", "this is a v1 recipe", "write it in the v2 layout", base=V1),
+    bad("placement/oversubscribed", "8 agg workers of 1 GPU do not fit", "raise `roles.agg.nodes` to 2", base=V1),
     bad("yaml/duplicate-key", "first on line 8, again on line 15", "remove one", ("frontend:", "  «agg: {}\nfrontend:")),
     bad("yaml/syntax", "a tab in the indentation", "indent with spaces", ("    workers", "«\tworkers")),
     bad("yaml/leading-zero", "`010` can be read in two ways", "quote it", ("workers: 2", "workers: «010")),
@@ -122,8 +122,8 @@ CASES = [
     # Values.
     bad("recipe/type", '`roles.agg.kv_events` must be true, false or a mapping, not "on"', "write true, without quotes",
         ("kv_events: true", "kv_events: «on")),
-    bad("recipe/value", 'must be `sglang`, not "sgalng"', "did you mean `sglang`?", ("engine: sglang", "engine: «sgalng")),
-    bad("recipe/not-built", "`engine` vllm is known but not built yet", "use `sglang`", ("engine: sglang", "engine: «vllm")),
+    bad("recipe/value", 'must be `sglang`', "did you mean `sglang`?", ("engine: sglang", "engine: «sgalng")),
+    bad("recipe/not-built", "`engine` mocker is known but not built yet", "use another", ("engine: sglang", "engine: «mocker")),
     bad("recipe/unknown-key", "`engine.foo` is not a known key: sglang has no such setting",
         "engine flags go into `roles.<role>.args`", ("engine: sglang", "engine: {type: sglang, «foo: 1}")),
     bad("recipe/not-built", "`resources.het_jobs` is known but not built yet", "--allow-unsupported",

@@ -61,7 +61,8 @@ def test_settings_of_the_job() -> None:
 def test_a_worker_more() -> None:
     by_section = {c.section: c for c in changes("roles.agg.nodes=4", "roles.agg.workers=2") if c.section != "commands"}
     assert by_section["job"].edits == (Edit("nodes 2", "nodes 4"),)
-    assert by_section["placement"].edits == (Edit(None, "agg-1: sglang agg, DP2, node 2 GPU 0; node 3 GPU 0"),)
+    placed = "agg-1: sglang agg, DP2, node 2 GPU 0 serving ranks 0-1; node 3 GPU 0"
+    assert by_section["placement"].edits == (Edit(None, placed),)
     added = [c for c in changes("roles.agg.nodes=4", "roles.agg.workers=2") if c.kind == "added"]
     assert [c.subjects for c in added if c.section == "ports"] == [("agg-1.0",), ("agg-1.1",)]
     assert [c.subjects for c in added if c.section == "commands"] == [
@@ -135,6 +136,7 @@ EVERYTHING: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     "health": (lambda p: replace(p, health=Health(p.health.startup, 1)), "job"),
     "python": (lambda p: replace(p, runtime=replace(p.runtime, python="x")), "job"),
     "interface": (lambda p: replace(p, runtime=replace(p.runtime, network_interface="ib0")), "job"),
+    "mpi": (lambda p: replace(p, runtime=replace(p.runtime, mpi="x")), "job"),
     "account": (lambda p: replace(p, slurm=replace(p.slurm, account="x")), "slurm"),
     "partition": (lambda p: replace(p, slurm=replace(p.slurm, partition="x")), "slurm"),
     "gpus directive": (lambda p: replace(p, slurm=replace(p.slurm, gpus_directive=False)), "slurm"),
@@ -144,7 +146,9 @@ EVERYTHING: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     "engine": (lambda p: replace(p, workers=(replace(p.workers[0], engine="x"),)), "placement"),
     "role": (lambda p: replace(p, workers=(replace(p.workers[0], role="x"),)), "placement"),
     "dp size": (lambda p: replace(p, workers=(replace(p.workers[0], dp_size=9),)), "placement"),
+    "launcher": (lambda p: replace(p, workers=(replace(p.workers[0], launcher="mpi"),)), "placement"),
     "gpus": (first(lambda p: replace(p, gpus=())), "placement"),
+    "serves": (first(lambda p: replace(p, serves=())), "placement"),
     "node": (first(lambda p: replace(p, node=1)), "placement"),
     "argv": (first(lambda p: replace(p, argv=(*p.argv, "--x"))), "commands"),
     "argv order": (first(lambda p: replace(p, argv=(*p.argv[:3], *p.argv[5:], *p.argv[3:5]))), "commands"),
@@ -157,6 +161,7 @@ EVERYTHING: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     "services": (lambda p: replace(p, services=()), "services"),
     "a service's port": (lambda p: replace(p, services=(replace(p.services[0], port=1),)), "services"),
     "frontends": (lambda p: replace(p, frontends=()), "frontends"),
+    "files": (lambda p: replace(p, files={"a.yaml": "x"}), "files"),
     "checks": (lambda p: replace(p, checks=()), "checks"),
     "a check's time": (lambda p: replace(p, checks=(replace(p.checks[0], timeout=1.5), *p.checks[1:])), "checks"),
     "a check's targets": (lambda p: replace(p, checks=(replace(p.checks[0], targets=()), *p.checks[1:])), "checks"),

@@ -103,6 +103,7 @@ EDITS: list[tuple[str, Callable[[dict[str, Any]], object], str, str]] = [
     ("a rank that is none", lambda d: process(d).update(node_rank=1), "workers.0.processes.0.node_rank", "is number 0"),
     ("another process name", lambda d: process(d).update(name="a"), "workers.0.processes.0.name", "not `agg-0.0`"),
     ("no processes", lambda d: d["workers"][0].update(processes=[], nodes=[]), "workers.0.processes", "is empty"),
+    ("a rank nobody serves", lambda d: process(d).update(serves=[0]), "workers.0.processes", "serve ranks [0], not each of 2"),
     ("nodes that are others", lambda d: d["workers"][0].update(nodes=[1, 0]), "workers.0.nodes", "[1, 0]"),
     ("no such GPU", lambda d: process(d).update(gpus=[1]), "workers.0.processes.0.gpus", "GPUs 0 to 0"),
     ("overlapping claims", lambda d: d["claims"][0].update(count=5000), "claims.1", "overlaps"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recipe_texts import HAPPY, changed, marked
+from recipe_texts import changed, marked
 
 from srtctl.recipe.known import MOVED, NOT_BUILT
 from srtctl.recipe.load import load_recipe
@@ -25,8 +25,6 @@ CASES = [
     ("dynamo.direct_dispatch", "", "dynamo: {«direct_dispatch: true}"),
     ("dynamo.sidecar_port", "", "dynamo: {«sidecar_port: 9000}"),
     ("dynamo.sidecar_binary", "", "dynamo: {«sidecar_binary: /x}"),
-    ("frontend.type", "type: dynamo", "type: «vllm-router"),
-    ("frontend.type", "type: dynamo", "type: «trtllm_serve"),
     ("frontend.enable_multiple_frontends", "  type: dynamo", "  enable_multiple_frontends: «true"),
     ("frontend.num_additional_frontends", "  type: dynamo", "  «num_additional_frontends: 2"),
     ("frontend.nginx_container", "  type: dynamo", "  «nginx_container: nginx"),
@@ -44,7 +42,7 @@ CASES = [
     ("observability", "", "«observability: {}"),
     ("services", "", "«services: [{name: x}]"),
     ("enable_config_dump", "", "«enable_config_dump: false"),
-    ("sweep", "", "«sweep: {tp: [1, 2]}"),
+    ("infra.nats_max_payload_mb", "", "infra: {«nats_max_payload_mb: 32}"),
 ]
 IDS = [f"{path}-{new[-12:]}" for path, _, new in CASES]
 
@@ -77,7 +75,7 @@ def test_a_warning_and_left_out_when_allowed(tmp_path: Path, dotted: str, old: s
     assert loaded.recipe.benchmark.type == "manual"
 
 
-@pytest.mark.parametrize("engine", ["vllm", "trtllm", "mocker"])
+@pytest.mark.parametrize("engine", ["mocker"])
 @pytest.mark.parametrize("form", ["engine: «{}", "engine: {{type: «{}, knob: 1}}"])
 @pytest.mark.parametrize("allow", [False, True])
 def test_an_engine_cannot_be_left_out(tmp_path: Path, engine: str, form: str, allow: bool) -> None:
@@ -89,15 +87,7 @@ def test_an_engine_cannot_be_left_out(tmp_path: Path, engine: str, form: str, al
     [found] = loaded.diagnostics
     assert (found.code, str(found.span), found.severity) == ("recipe/not-built", f"{path}:{place}", "error")
     assert engine in found.message
-    assert found.hint == "use `sglang`"
-
-
-@pytest.mark.parametrize("key", ["base", "override_tp8", "zip_override_dp"])
-def test_variants(tmp_path: Path, key: str) -> None:
-    path = tmp_path / "r.yaml"
-    path.write_text(HAPPY + f"{key}: {{}}\n")
-    [found] = load_recipe(path, allow_unsupported=True).diagnostics
-    assert (found.code, found.path, str(found.span)) == ("recipe/not-built", key, f"{path}:18:1")
+    assert found.hint == "use another engine"
 
 
 def test_every_row_is_tested() -> None:

@@ -61,7 +61,7 @@ def test_good_recipes_are_valid(text: str) -> None:
         ("    workers: 1", "    env: {A-B: x}"),
         ("    workers: 1", "    env: {A: true}"),
         ("page-size", "--page-size"),
-        ("engine: sglang", "engine: vllm"),
+        ("engine: sglang", "engine: mocker"),
         ("engine: sglang", "engine: {knob: 1}"),
         ("sidecar: true", "sidecar: {kind: x}"),
         ("", "checks: {registration: maybe}"),

@@ -326,3 +326,39 @@ def test_a_router_without_registrations_must_list_a_model(node: Node, body: byte
     with serving("/v1/models", body) as port:
         said = "" if code == 0 else f"no model is listed at 127.0.0.1:{port}\n"
         assert node.run(f"missing_registrations 127.0.0.1:{port}") == (code, said)
+
+
+def test_the_ranks_of_an_mpi_step_fill_their_nodes_in_order(node: Node) -> None:
+    assert node.run("rank_hosts n1,n2 2,1") == (0, "n1\nn1\nn2\n")
+
+
+def test_files_get_the_addresses_of_the_allocation(node: Node) -> None:
+    (node.run_dir / "files").mkdir()
+    text = 'urls: ["${NODE_ADDR[0]}:6100", "${NODE_ADDR[1]}:6100"]\nother: ${HOME} \\n `x`\n'
+    (node.run_dir / "files/a.yaml").write_text(text)
+    assert node.run("bind_files") == (0, "")
+    expected = text.replace("${NODE_ADDR[0]}", "127.0.0.1").replace("${NODE_ADDR[1]}", "127.0.0.2")
+    assert (node.run_dir / "state/files/a.yaml").read_text() == expected
+
+
+@pytest.mark.parametrize(
+    ("rank", "here", "name", "parts", "ready"),
+    [
+        ("0", "0", "agg-0.1", {"engine", "sidecar"}, True),
+        ("3", "0", "agg-0.1", {"engine"}, True),  # another node's first rank stands for the node
+        ("1", "1", "agg-0.1.rank1", {"engine"}, False),
+    ],
+)
+def test_rank_0_has_all_the_parts(node: Node, rank: str, here: str, name: str, parts: set[str], ready: bool) -> None:
+    script = f"{arrays('sleep 1000')} supervise_rank agg-0.1 - engine sidecar"
+    process = node.start(script, SLURM_PROCID=rank, SLURM_LOCALID=here)
+    for part in parts:
+        node.wait_for("started", process=name, part=part)
+    end = time.monotonic() + DEADLINE
+    while ready and not (node.run_dir / "state/agg-0.1.ready").exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.terminate()
+    process.communicate(timeout=DEADLINE)
+    assert {event["part"] for event in node.events() if event["event"] == "started"} == parts
+    assert (node.run_dir / "state/agg-0.1.ready").exists() is ready

@@ -130,6 +130,7 @@ def test_profile() -> None:
         "slurm_conf": "/s/dev/slurm.conf",
         "runtime_python": "/stack/bin/python3",
         "nodes_share_host": True,
+        "mpi": "none",
     }
     assert env["PATH"].split(":")[0] == "/stack/bin"
     assert env["PYTHONPATH"] == "/s/dev/image"

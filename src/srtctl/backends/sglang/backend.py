@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from srtctl.backends.base import (
     Command,
@@ -13,15 +12,17 @@ from srtctl.backends.base import (
     ProcessContext,
     ProcessShape,
     WorkerShape,
-    check_knobs,
     flags,
+    sidecar_module,
 )
+from srtctl.backends.kv_events import config_text, port_need
+from srtctl.backends.launch import Launch, launch_of
+from srtctl.backends.rules import check_knobs, check_served_names, need
 from srtctl.backends.sglang import rules
-from srtctl.backends.sglang.launch import Launch, launch_of
 from srtctl.backends.sglang.topology import Parallelism, parallelism, publisher_ranks
 from srtctl.diagnostics import Diagnostic
-from srtctl.recipe.arguments import Argument, Arguments, compact_json, words
-from srtctl.recipe.model import KvEvents, Recipe, Role
+from srtctl.recipe.arguments import Arguments, words
+from srtctl.recipe.model import Recipe, Role
 
 #: User flags that hold one port, and the purpose under which it is claimed.
 PORT_FLAGS = {
@@ -34,6 +35,12 @@ PORT_FLAGS = {
 #: SGLang binds more than the port of `--dist-init-addr`: with attention DP the ZMQ sockets of tokenizer, detokenizer,
 #: RPC and metrics lie at +1…+5, the schedulers' at +6 and one a DP rank, a handshake at +13.
 DIST_INIT_EXTRA = 16
+
+MODULES: Mapping[Launch, str] = {
+    Launch.native: "sglang.launch_server",
+    Launch.wrapper: "dynamo.sglang",
+    Launch.server: "sglang.launch_server",
+}
 
 _RENDERED_BY_US = {
     "served-model-name",
@@ -50,15 +57,12 @@ class SglangBackend:
     name = "sglang"
 
     def check_recipe(self, recipe: Recipe) -> list[Diagnostic]:
-        named = [args.get("served-model-name") for args in recipe.arguments.values()]
-        return [*check_knobs(recipe, ()), *rules.check_served_names([name for name in named if name])]
+        return [*check_knobs(recipe, ()), *check_served_names(self.name, recipe)]
 
     def check(self, recipe: Recipe, role_name: str, gpus: int) -> list[Diagnostic]:
-        role = recipe.roles[role_name]
         args = recipe.arguments[role_name]
         sizes, problems = parallelism(args)
-        problems += rules.check_arguments(role_name, role, args, launch_of(recipe, role))
-        problems += _check_ports(args)
+        problems += rules.check_arguments(recipe, role_name, PORT_FLAGS)
         return problems or list(rules.check_sizes(role_name, args, sizes, gpus))
 
     def shape(self, recipe: Recipe, role_name: str, layout: Layout) -> tuple[WorkerShape | None, list[Diagnostic]]:
@@ -76,10 +80,12 @@ class SglangBackend:
             sidecar = launch is Launch.native and (node_rank == 0 or bool(ranks[node_rank]))
             registers = launch is Launch.wrapper
             needs = _port_needs(role_name, args, sizes, role, layout, node_rank, launch, sidecar)
-            processes.append(ProcessShape(tuple(needs), ranks[node_rank], sidecar, registers))
+            serves = tuple(range(sizes.dp)) if node_rank == 0 else ()
+            shape = ProcessShape(tuple(needs), serves, (), ranks[node_rank], sidecar, registers)
+            processes.append(shape)
         return WorkerShape(sizes.dp, tuple(processes)), []
 
-    def served_name(self, recipe: Recipe) -> str:
+    def served_name(self, recipe: Recipe, model_path: str) -> str:  # noqa: ARG002
         """`--served-model-name` of any role, else the model's path as written, which is SGLang's own default."""
         for args in recipe.arguments.values():
             if found := args.get("served-model-name"):
@@ -93,7 +99,7 @@ class SglangBackend:
         process = shape.processes[context.node_rank]
         common: list[tuple[str, str | None]] = [
             ("model-path", context.model_path),
-            ("served-model-name", self.served_name(recipe)),
+            ("served-model-name", self.served_name(recipe, context.model_path)),
             ("host", "0.0.0.0"),
         ]
         if context.nnodes > 1:
@@ -108,12 +114,25 @@ class SglangBackend:
         own: list[tuple[str, str | None]] = [("node-rank", str(context.node_rank))] if context.nnodes > 1 else []
         own += [(flag, str(context.ports[purpose])) for flag, purpose in PORT_FLAGS.items() if purpose in context.ports]
         if role.kv_events is not None:
-            config = _kv_events_config(role.kv_events, args.get("kv-events-config"), context.ports["kv_events"])
+            config = config_text(role.kv_events, args.get("kv-events-config"), context.ports["kv_events"])
             own.append(("kv-events-config", config))
-        argv = ("python3", "-m", launch.module, *flags(common), *user, *flags(own))
+        argv = ("python3", "-m", MODULES[launch], *flags(common), *user, *flags(own))
         # Wheels ship the native server; without this SGLang tries to compile it at start-up.
         env = {"SGLANG_RUST_BUILD_MODE": "never"} if launch is Launch.native else {}
         return Command(argv, env, _ready_port(launch, process, context))
+
+    def sidecar(self, recipe: Recipe, role_name: str, context: ProcessContext) -> tuple[str, ...]:  # noqa: ARG002
+        """A follower's is started with the endpoint alone: Dynamo reads `GetServerInfo` and selects telemetry mode itself.
+
+        The bootstrap address goes to the prefill *leader's* sidecar only (srt-slurm #473).
+        """
+        argv = sidecar_module("sglang", context.ports["grpc"])
+        if role_name == "prefill" and context.node_rank == 0:
+            argv += ("--bootstrap-host", context.leader_address)
+        return argv
+
+    def files(self, recipe: Recipe, role_name: str) -> Mapping[str, str]:  # noqa: ARG002
+        return {}
 
 
 def _ready_port(launch: Launch, process: ProcessShape, context: ProcessContext) -> int | None:
@@ -136,60 +155,20 @@ def _port_needs(
     sidecar: bool,
 ) -> Iterator[PortNeed]:
     fixed = {purpose: args.get(flag) for flag, purpose in PORT_FLAGS.items()}
-    yield _need("http", fixed["http"])
+    yield need("http", fixed["http"])
     if node_rank == 0 and layout.nnodes > 1:
         yield PortNeed("dist_init", DIST_INIT_EXTRA + sizes.dp)
     # Ordinary DP behind a sidecar: SGLang must pick separate NCCL ports for its independent TP groups itself.
     if not (sizes.ordinary_dp and launch is Launch.native):
-        yield _need("nccl", fixed["nccl"])
+        yield need("nccl", fixed["nccl"])
     if sidecar:
-        yield _need("grpc", fixed["grpc"])
+        yield need("grpc", fixed["grpc"])
     if sidecar or launch is Launch.wrapper:
         yield PortNeed("system")
     if role_name == "prefill":
-        yield replace(_need("bootstrap", fixed["bootstrap"]), common=True)
+        yield replace(need("bootstrap", fixed["bootstrap"]), common=True)
     if role.kv_events is not None:
-        # The offset is the *global* rank whatever node it lands on, so every node reserves the full range.
-        written = args.get("kv-events-config")
-        yield PortNeed("kv_events", sizes.dp, _endpoint_port(written), written.path if written else "")
-
-
-def _need(purpose: str, written: Argument | None) -> PortNeed:
-    return PortNeed(purpose) if written is None else PortNeed(purpose, 1, int(written.value), written.path)
-
-
-def _check_ports(args: Arguments) -> Iterator[Diagnostic]:
-    for flag in PORT_FLAGS:
-        for item in args.all(flag):
-            if isinstance(item.value, bool) or not str(item.value).isdecimal() or not 0 < int(item.value) < 65536:
-                yield Diagnostic(
-                    "args/port",
-                    f"`{flag}` must be a port number, not {item.value!r}",
-                    item.path,
-                    hint="write 1 to 65535, or leave it out",
-                )
-    for item in args.all("kv-events-config"):
-        value = item.value
-        if not isinstance(value, dict) or ("endpoint" in value and _endpoint_port(item) is None):
-            yield Diagnostic(
-                "args/kv-events-config",
-                "`kv-events-config` must be a mapping whose endpoint, if any, is like `tcp://*:5557`",
-                item.path,
-                hint="usually `kv_events: true` on the role is enough",
-            )
-
-
-def _endpoint_port(written: Argument | None) -> int | None:
-    endpoint = str(written.value.get("endpoint", "")) if written and isinstance(written.value, dict) else ""
-    port = endpoint.rpartition(":")[2]
-    return int(port) if endpoint.startswith("tcp://") and port.isdecimal() and 0 < int(port) < 65536 else None
-
-
-def _kv_events_config(events: KvEvents, written: Argument | None, base: int) -> str:
-    config: dict[str, Any] = {"publisher": events.publisher, "topic": events.topic, "endpoint": f"tcp://*:{base}"}
-    if written and isinstance(written.value, dict):
-        config |= written.value
-    return compact_json(config)
+        yield port_need(args, sizes.dp)
 
 
 def _incremental_streaming(args: Arguments, launch: Launch) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How an SGLang process is started: three ways, decided by sidecar and frontend."""
+"""How an engine process is started: three ways, decided by sidecar and frontend."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ from srtctl.recipe.model import Recipe, Role
 
 
 class Launch(StrEnum):
-    """native: SGLang's own server and gRPC, a Dynamo sidecar beside it. wrapper: SGLang inside Dynamo's Python module,
-    which registers itself. server: SGLang's own HTTP server alone, for its own router or for clients."""
+    """native: the engine's own server and gRPC, a Dynamo sidecar beside it. wrapper: the engine inside Dynamo's Python
+    module, which registers itself. server: the engine's own HTTP server alone, for its own router or for clients."""
 
     native = "native"
     wrapper = "wrapper"
     server = "server"
-
-    @property
-    def module(self) -> str:
-        return "dynamo.sglang" if self is Launch.wrapper else "sglang.launch_server"
 
 
 def launch_of(recipe: Recipe, role: Role) -> Launch:

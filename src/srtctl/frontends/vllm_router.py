@@ -1,0 +1,23 @@
+"""vLLM's own router: `vllm-router` before `vllm serve` (public: vllm-project/router)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from srtctl.frontends.targets import RouterCommand, Target, pd_flags
+from srtctl.recipe.arguments import Arguments, words
+from srtctl.recipe.model import Frontend
+
+
+def vllm_router(frontend: Frontend, targets: Sequence[Target], port: int) -> RouterCommand:
+    """The router's command: `--worker-urls` for aggregated workers, a `--prefill`/`--decode` flag each otherwise.
+
+    A worker whose DP ranks lie on several nodes is several targets; each balances over its own ranks.
+    """
+    argv = ["vllm-router", "--host", "0.0.0.0", "--port", str(port)]
+    if all(target.role == "agg" for target in targets):
+        argv += ["--worker-urls", *(target.url for target in targets)]
+    else:
+        argv += ["--vllm-pd-disaggregation", *pd_flags(targets)]
+    argv += [word for item in Arguments("frontend.args", frontend.args) for word in words(item)]
+    return RouterCommand(tuple(argv))
