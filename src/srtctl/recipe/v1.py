@@ -191,11 +191,10 @@ def _others(data: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[Move]
         if new[-1] == "rev":
             yield Move(None, (*new[:-1], "git"), DYNAMO_REPOSITORY, changed=True)
         yield _move(old, new, value, change)
-    plane = {_table(_table(data, "backend"), f"{mode}_environment").get(REQUEST_PLANE) for mode in MODES.values()} - {
-        None
-    }
-    if len(plane) == 1 and "request_plane" not in _table(whole, "dynamo"):
-        yield Move(None, ("dynamo", "request_plane"), plane.pop(), changed=True)
+    environments = [_table(_table(data, "backend"), f"{mode}_environment") for mode in MODES.values()]
+    planes = {plane for table in environments if isinstance(plane := table.get(REQUEST_PLANE), str)}
+    if len(planes) == 1 and "request_plane" not in _table(whole, "dynamo"):
+        yield Move(None, ("dynamo", "request_plane"), planes.pop(), changed=True)
     if _table(data, "frontend").get("type") == "sglang" and _routed(whole):
         yield Move(("frontend", "type"), ("frontend", "type"), "sglang-router", changed=True)
 

@@ -111,6 +111,20 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     (
+        "backend: {prefill_environment: {DYN_REQUEST_PLANE: nats}, decode_environment: {DYN_REQUEST_PLANE: tcp}}",
+        {
+            "engine": "sglang",
+            "roles": {
+                "prefill": {"env": {"DYN_REQUEST_PLANE": "nats"}},
+                "decode": {"env": {"DYN_REQUEST_PLANE": "tcp"}},
+            },
+        },
+    ),
+    (
+        "backend: {prefill_environment: {DYN_REQUEST_PLANE: [nats]}}",
+        {"engine": "sglang", "roles": {"prefill": {"env": {"DYN_REQUEST_PLANE": ["nats"]}}}},
+    ),
+    (
         "backend: {}\ninfra: {etcd_nats_dedicated_node: true, nats_max_payload_mb: 32}",
         {"engine": "sglang", "infra": {"placement": {"node": "dedicated"}, "nats_max_payload_mb": 32}},
     ),
