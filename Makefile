@@ -20,11 +20,11 @@ demo-down: $(VENV)/.runtime ## stop the demo's sandbox and remove every trace of
 test: $(VENV)/.dev ## install what is missing, run everything
 	@$(BIN)/srtctl sandbox install
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest -q tests/unit -n 2 --cov --cov-report=
+	@$(BIN)/python -m pytest -q tests/unit -n 2 --dist loadgroup --cov --cov-report=
 	@$(BIN)/python -m pytest tests/e2e --cov --cov-append --cov-report=term
 
 check: $(VENV)/.dev lint ## seconds: linters, types, import contracts, unit tests, snapshots, schemas
-	@$(BIN)/python -m pytest -q tests/unit -m "not process" -n 2
+	@$(BIN)/python -m pytest -q tests/unit -m "not process" -n 2 --dist loadgroup
 
 .PHONY: lint
 lint: $(VENV)/.dev

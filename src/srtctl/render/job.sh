@@ -187,7 +187,17 @@ run_step() { # in the background: one srun, its exit code in state/<step>.step
 check_steps() { # the first step that ended ends the job
   local name
   for name in "${STEPS[@]}"; do
-    [[ ! -e $STATE/$name.step ]] || finish failed 1 "$(failure_cause "$name")"
+    [[ -e $STATE/$name.step ]] || continue
+    [[ $(<"$STATE/$name.step") != 143 ]] || await_cancel
+    finish failed 1 "$(failure_cause "$name")"
+  done
+}
+
+await_cancel() { # a step was stopped from outside: where nothing ended by itself the job's own TERM comes in a moment
+  local try
+  for ((try = 0; try < 25; try++)); do
+    ! grep -qs -E '"event":"(exited|not_listening)"' "$EVENTS"/node-*.jsonl || return
+    pause 0.2
   done
 }
 

@@ -27,7 +27,7 @@ from srtctl.recipe.migrate import migrate
 from srtctl.recipe.variants import expand
 from tests.support import CORPUS, needs_corpus
 
-pytestmark = [needs_corpus, pytest.mark.xdist_group("corpus")]  # one survey serves all of them
+pytestmark = [needs_corpus, pytest.mark.process, pytest.mark.xdist_group("corpus")]  # one survey serves all of them
 
 #: Loading and planning the corpus may take this many times what reading its YAML takes: 60 s where reading takes 1.6 s.
 BUDGET = 25
