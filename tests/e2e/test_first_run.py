@@ -128,13 +128,13 @@ def test_an_engine_that_reports_one_rank_fails_quickly_with_the_sidecars_own_wor
 
 
 def test_a_silent_publisher_fails_exactly_the_kv_events_check(sandbox: Sandbox) -> None:
-    """Where nobody listens to the publishers themselves, the router's view is the proof."""
-    status = sandbox.apply(EXAMPLE, "--set", "checks.publishers=false", code=3, SRTCTL_SIM_FAULT="silent_kv=1")
+    status = sandbox.apply(EXAMPLE, code=3, SRTCTL_SIM_FAULT="silent_kv=1")
     checks = json.loads((sandbox.run_dir(status["run"]) / "checks.json").read_text())
     assert {c["name"]: c["verdict"] for c in checks["checks"]} == {
         "placement": "pass",
         "registration": "pass",
         "rank_routing": "pass",
+        "publishers": "skip",
         "kv_events": "fail",
         "cache_reuse": "skip",
         "load": "pass",
@@ -150,8 +150,6 @@ def test_a_check_that_only_warns_lets_it_serve(sandbox: Sandbox) -> None:
         EXAMPLE,
         "--set",
         "checks.kv_events={on_failure: warn, timeout: 5}",
-        "--set",
-        "checks.publishers=false",
         SRTCTL_SIM_FAULT="silent_kv=0",
     )
     sandbox.cli("cancel", status["run"], "--wait")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from srtctl.checks.symptom import Row, Symptom
 
-_SILENT = "no Stored event reached the router|sent no Stored event"
+_SILENT = "no Stored event reached the router"
 _PREFILL_REMEDY = "use an SGLang with the fix (sgl-project/sglang#29733), or one worker a rank (`data-parallel-size: 1`), or attention DP"
 
 
@@ -134,7 +134,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "silent publisher",
-        ("publishers", "kv_events"),
+        ("kv_events",),
         _SILENT,
         "no KV event of {worker} rank {dp_rank} ({process} on {node}) arrives, though the engine answers; it reports "
         "[{engine}]",

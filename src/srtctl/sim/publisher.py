@@ -16,13 +16,16 @@ class KvPublisher:
     Not thread-safe: the owner of a rank's cache serialises its use.
     """
 
-    def __init__(self, endpoint: str, topic: str, dp_rank: int | None) -> None:
+    def __init__(self, endpoint: str, topic: str, dp_rank: int | None, *, muted: bool = False) -> None:
         """Bind `endpoint` if it is a wildcard, else connect to it, as SGLang does; `dp_rank` is sent in each batch.
+
+        `muted`: the socket is there, and nothing is ever sent.
 
         Raises zmq.ZMQError when the address cannot be bound.
         """
         self._topic = topic.encode()
         self._dp_rank = dp_rank
+        self._muted = muted
         self._sequence = 0
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUB)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -38,7 +41,7 @@ class KvPublisher:
 
     def publish(self, events: Sequence[Event]) -> None:
         """Send one batch; nothing is sent for no events. Subscribers that have not joined yet never see it."""
-        if not events:
+        if not events or self._muted:
             return
         payload = encode_batch(events, self._dp_rank, time.time())
         self._socket.send_multipart([self._topic, self._sequence.to_bytes(8, "big"), payload])

@@ -63,13 +63,13 @@ def open_ranks(config: Config, faults: Faults) -> dict[int, Rank]:
 
 
 def _publisher(config: Config, faults: Faults, dp_rank: int) -> KvPublisher | None:
-    if config.kv_events is None or faults.silences(dp_rank):
+    if config.kv_events is None:
         return None
     events = _faulty(config.kv_events, faults)
     endpoint = events.endpoint(dp_rank)
     told = None if faults.no_rank else dp_rank + faults.bad_rank
     try:
-        return KvPublisher(endpoint, events.topic, told)
+        return KvPublisher(endpoint, events.topic, told, muted=faults.silences(dp_rank))
     except zmq.ZMQError as error:
         raise OSError(error.errno, f"{error.strerror} (KV event publisher of DP rank {dp_rank}, {endpoint})") from None
 
