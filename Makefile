@@ -20,11 +20,12 @@ demo-down: $(VENV)/.runtime ## stop the demo's sandbox and remove every trace of
 test: $(VENV)/.dev ## install what is missing, run everything
 	@$(BIN)/srtctl sandbox install
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest -q tests/unit -n 2 --dist loadgroup --cov --cov-report=
-	@$(BIN)/python -m pytest tests/e2e --cov --cov-append --cov-report=term
+	@$(BIN)/python -m pytest -q tests/unit -m "not process" -n 2 --cov --cov-report=term
+	@$(BIN)/python -m pytest -q tests/unit -m process -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest tests/e2e
 
 check: $(VENV)/.dev lint ## seconds: linters, types, import contracts, unit tests, snapshots, schemas
-	@$(BIN)/python -m pytest -q tests/unit -m "not process" -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -q tests/unit -m "not process" -n 2
 
 .PHONY: lint
 lint: $(VENV)/.dev
