@@ -71,6 +71,7 @@ class Stack:
             **dict.fromkeys(("DYN_TCP_RPC_HOST", "DYN_TCP_RESPONSE_STREAM_HOST", "DYN_EVENT_PLANE_HOST"), "127.0.0.1"),
             "PYTHONPATH": str(image),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "TMPDIR": str(folder),  # Dynamo leaves a file there a process
             "ETCD_ENDPOINTS": f"http://127.0.0.1:{self.etcd_port}",
             "DYN_DISCOVERY_BACKEND": "etcd",
             "DYN_SYSTEM_HOST": "127.0.0.1",

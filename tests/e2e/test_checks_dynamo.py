@@ -146,6 +146,7 @@ class Job:
             "PATH": f"{STACK / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(image),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "TMPDIR": str(self.folder),  # Dynamo leaves a file there a process
             "DYN_SDK_DISABLE_ANSI_LOGGING": "1",
             "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "0",
             "HF_HUB_OFFLINE": "1",
