@@ -270,7 +270,7 @@ gate() { # gate ENDPOINT TIMEOUT [PYTHON]: every process is up, then every plann
 }
 
 missing_registrations() { # says what is missing and fails, or says nothing and succeeds
-  local metrics spec type workers ranks sources pairs
+  local metrics spec type workers ranks sources pairs have_workers have_ranks
   if ((${#EXPECTED[@]} == 0)); then # a router that exports no registrations
     http_get "$1" /v1/models | grep -q '"id"' && return
     echo "no model is listed at $1"
@@ -283,8 +283,10 @@ missing_registrations() { # says what is missing and fails, or says nothing and 
   for spec in "${EXPECTED[@]}"; do
     read -r type workers ranks sources <<<"$spec"
     pairs=$(sed -n "/^dynamo_component_router_worker_registered{.*worker_type=\"$type\".*} 1\$/s/.*dp_rank=\"\([0-9]*\)\".*router_worker_id=\"\([0-9]*\)\".*/\2 \1/p" <<<"$metrics" | sort -u)
-    if [[ $(grep -c . <<<"$pairs") != "${ranks#ranks=}" || $(cut -d' ' -f1 <<<"$pairs" | sort -u | grep -c .) != "${workers#workers=}" ]]; then
-      echo "$type: $workers $ranks expected, the router has $(cut -d' ' -f1 <<<"$pairs" | sort -u | grep -c .) workers and $(grep -c . <<<"$pairs") ranks"
+    have_ranks=$(grep -c . <<<"$pairs")
+    have_workers=$(cut -d' ' -f1 <<<"$pairs" | sort -u | grep -c .)
+    if [[ $have_ranks != "${ranks#ranks=}" || $have_workers != "${workers#workers=}" ]]; then
+      echo "$type: $workers $ranks expected, the router has $have_workers workers and $have_ranks ranks"
       return 1
     fi
     if [[ $sources == kv_sources=all ]] && ! grep -Eq "^dynamo_component_router_kv_event_source_mismatch_workers\{.*worker_type=\"$type\".*\} 0\$" <<<"$metrics"; then

@@ -160,8 +160,6 @@ leave_step() { # leave_step CODE
   exit "$1"
 }
 
-# ------------------------------------------------------------------------------------------------ ports
-
 probe_node() { # probe_node CLAIMS: false when a claimed port of this node is already listened on
   local -A holder=()
   local hex inode node first count purpose owner port busy=0
