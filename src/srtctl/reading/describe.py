@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from srtctl.reading.fields import options
 from srtctl.reading.validation import shown
 
 
@@ -21,7 +22,7 @@ def type_words(field: FieldInfo) -> str:
 
 def entry_words(field: FieldInfo) -> str:
     """What a user may write for one entry of a free table."""
-    for option in _options(field.annotation):
+    for option in options(field.annotation):
         if get_origin(option) is dict:
             return _sentence(_words(get_args(option)[1], []))
     return ""
@@ -29,7 +30,7 @@ def entry_words(field: FieldInfo) -> str:
 
 def is_table(field: FieldInfo | None) -> bool:
     """Whether the field is a free table, whose keys are the user's."""
-    return field is not None and any(get_origin(option) is dict for option in _options(field.annotation))
+    return field is not None and any(get_origin(option) is dict for option in options(field.annotation))
 
 
 def default_words(field: FieldInfo) -> str:
@@ -54,16 +55,6 @@ def _written(annotation: Any, metadata: Sequence[Any]) -> Any:
         if isinstance(fact, BeforeValidator) and fact.json_schema_input_type is not PydanticUndefined:
             return fact.json_schema_input_type
     return annotation
-
-
-def _options(annotation: Any) -> Iterator[Any]:
-    if get_origin(annotation) is Annotated:
-        yield from _options(get_args(annotation)[0])
-    elif get_origin(annotation) in (Union, UnionType):
-        for member in get_args(annotation):
-            yield from _options(member)
-    else:
-        yield annotation
 
 
 def _words(annotation: Any, facts: Sequence[Any]) -> Iterator[str]:

@@ -19,7 +19,7 @@ def field_at(model: type[BaseModel], path: KeyPath) -> FieldInfo | None:
 
 def known_keys(model: type[BaseModel], path: KeyPath) -> list[str]:
     """The keys allowed in the mapping at `path`, in the model's order; empty for a free table or no mapping."""
-    return [name for option in _options(_follow(model, path)[1]) if _is_model(option) for name in _fields(option)]
+    return [name for option in options(_follow(model, path)[1]) if _is_model(option) for name in _fields(option)]
 
 
 def owners(model: type[BaseModel], name: str) -> list[str]:
@@ -33,7 +33,7 @@ def owners(model: type[BaseModel], name: str) -> list[str]:
 
 def key_description(field: FieldInfo | None) -> str:
     """What the keys of a free table (`dict[Name, …]`) must look like, as its key type says; "" if it says nothing."""
-    for option in _options(field.annotation) if field else ():
+    for option in options(field.annotation) if field else ():
         if get_origin(option) is dict:
             facts = getattr(get_args(option)[0], "__metadata__", ())
             return next((fact.description for fact in facts if getattr(fact, "description", None)), "")
@@ -48,7 +48,7 @@ def _follow(annotation: Any, path: KeyPath) -> tuple[FieldInfo | None, Any]:
 
 
 def _step(annotation: Any, part: str) -> tuple[FieldInfo | None, Any]:
-    for option in _options(annotation):
+    for option in options(annotation):
         if _is_model(option) and part in (fields := _fields(option)):
             return fields[part], fields[part].annotation
         if get_origin(option) in (dict, list):
@@ -56,13 +56,13 @@ def _step(annotation: Any, part: str) -> tuple[FieldInfo | None, Any]:
     return None, None
 
 
-def _options(annotation: Any) -> Iterator[Any]:
+def options(annotation: Any) -> Iterator[Any]:
     """The members of a union, without `Annotated`."""
     if get_origin(annotation) is Annotated:
-        yield from _options(get_args(annotation)[0])
+        yield from options(get_args(annotation)[0])
     elif get_origin(annotation) in (Union, UnionType):
         for member in get_args(annotation):
-            yield from _options(member)
+            yield from options(member)
     else:
         yield annotation
 
@@ -78,6 +78,6 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 def _models(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[type[BaseModel], tuple[str, ...]]]:
     yield model, path
     for name, field in _fields(model).items():
-        for option in _options(field.annotation):
+        for option in options(field.annotation):
             if _is_model(option):
                 yield from _models(option, (*path, name))
