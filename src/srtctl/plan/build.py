@@ -109,13 +109,15 @@ class _Builder:
             services=entrance.services,
             frontends=opened.frontends,
             endpoint=opened.endpoint,
+            client=None,
             claims=ledger.claims,
             checks=select_checks(workers, opened.mode, recipe.checks, self.found),
             slurm=site.slurm,
             health=Health(startup=startup, gate=startup),
             environment=site.environment,
+            identity={},
             files={**_engine_files(backend, recipe), **opened.files},
-            runtime=Runtime(site.runtime_python, site.network_interface, site.mpi),
+            runtime=Runtime(site.runtime_python, site.network_interface, site.mpi, "none", ()),
         )
 
     def _claim_workers(

@@ -73,7 +73,7 @@ class Entrance:
 
     def _process(self, argv: tuple[str, ...], env: Mapping[str, str], mode: str, files: Mapping[str, str]) -> Opened:
         node = self._heads.frontend
-        frontend = Service(FRONTEND, node, argv, {**env, **self._recipe.frontend.env}, self._port)
+        frontend = Service(FRONTEND, node, argv, {**env, **self._recipe.frontend.env}, self._port, "", ())
         return Opened((frontend,), Endpoint(node, self._port), mode, files)
 
     def _router_mode(self) -> str:

@@ -29,7 +29,7 @@ def services(node: int, ports: InfrastructurePorts) -> tuple[Service, ...]:
     etcd = ("etcd", "--name", "etcd", "--data-dir", "${SCRATCH}/etcd",
             "--listen-client-urls", client, "--advertise-client-urls", client,
             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"etcd={peer}")  # fmt: skip
-    found = [Service("etcd", node, etcd, {}, ports.etcd_client)]
+    found = [Service("etcd", node, etcd, {}, ports.etcd_client, "", ())]
     if ports.nats is not None:
         nats = (
             "nats-server",
@@ -41,7 +41,7 @@ def services(node: int, ports: InfrastructurePorts) -> tuple[Service, ...]:
             "--store_dir",
             "${SCRATCH}/nats",
         )
-        found.append(Service("nats", node, nats, {}, ports.nats))
+        found.append(Service("nats", node, nats, {}, ports.nats, "", ()))
     return tuple(found)
 
 

@@ -58,6 +58,7 @@ class Worker:
     """One logical engine instance; one Slurm step.
 
     `launcher`: `node` runs each process once; `mpi` runs it once a GPU, as one MPI job whose rank 0 is the leader.
+    `image` is the container it runs in, empty for the node itself; `setup` are commands that each of its nodes runs first.
     """
 
     name: str
@@ -67,17 +68,36 @@ class Worker:
     dp_size: int
     launcher: Literal["node", "mpi"]
     processes: tuple[Process, ...]
+    image: str
+    srun_options: Mapping[str, str | None]
+    setup: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Infrastructure (etcd, NATS) or a frontend: one process on one node, ready when `port` answers."""
+    """Infrastructure (etcd, NATS) or a frontend: one process on one node, ready when `port` answers.
+
+    `image` and `setup` are as a worker's.
+    """
 
     name: str
     node: int
     argv: tuple[str, ...]
     env: Mapping[str, str]
     port: int
+    image: str
+    setup: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What is run against the deployment once it serves: a bash script on one node. Its end is the end of the job."""
+
+    name: str
+    node: int
+    script: str
+    env: Mapping[str, str]
+    image: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +168,14 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What the job needs to know of the nodes: a Python for the checks, the NIC whose address counts (None: Slurm's), and
-    how `srun` starts MPI ranks."""
+    """What the job needs to know of the nodes: a Python for the checks, the NIC whose address counts (None: Slurm's), how
+    `srun` starts MPI ranks, how processes enter their images, and what is mounted there (`SOURCE:TARGET[:OPTIONS]`)."""
 
     python: str
     network_interface: str | None
     mpi: str
+    container: Literal["none", "pyxis", "apptainer"]
+    mounts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +192,13 @@ class Plan:
     services: tuple[Service, ...]
     frontends: tuple[Service, ...]
     endpoint: Endpoint | None
+    client: Client | None
     claims: tuple[Claim, ...]
     checks: tuple[Check, ...]
     slurm: SlurmRequest
     health: Health
     environment: Mapping[str, str]
+    identity: Mapping[str, Mapping[str, str]]
     files: Mapping[str, str]
     runtime: Runtime
     warnings: tuple[Diagnostic, ...] = field(default=())

@@ -26,7 +26,7 @@ class WorkerFactory:
         """The worker; `ports` maps purpose to first port, a mapping for each node rank."""
         processes = tuple(self._process(placed, shape, ports, rank) for rank in range(len(placed.nodes)))
         engine, launcher = self.backend.name, shape.launcher
-        return Worker(placed.name, placed.role, engine, placed.nodes, shape.dp_size, launcher, processes)
+        return Worker(placed.name, placed.role, engine, placed.nodes, shape.dp_size, launcher, processes, "", {}, ())
 
     def _process(self, placed: Placed, shape: WorkerShape, ports: Sequence[Mapping[str, int]], rank: int) -> Process:
         process, mine = shape.processes[rank], ports[rank]

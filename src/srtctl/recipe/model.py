@@ -10,12 +10,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from srtctl.reading.types import EnvTable, FlagTable, SbatchTable, Seconds, SlurmTime
+from srtctl.reading.types import EnvTable, SbatchTable, SlurmTime
 from srtctl.reading.validation import Strict
 from srtctl.recipe import inputs
 from srtctl.recipe.arguments import Arguments
+from srtctl.recipe.benchmark import Benchmark
 from srtctl.recipe.checks import Checks, CheckSetting
-from srtctl.recipe.inputs import SidecarArgs
+from srtctl.recipe.dynamo import Dynamo, Infra
+from srtctl.recipe.frontend import Frontend
+from srtctl.recipe.placement import Placement
 from srtctl.recipe.roles import ROLE_NAMES, KvEvents, Role, RoleName, Roles, Sidecar
 
 __all__ = [
@@ -26,8 +29,10 @@ __all__ = [
     "Engine",
     "Frontend",
     "HealthCheck",
+    "Infra",
     "KvEvents",
     "Model",
+    "Placement",
     "ROLE_NAMES",
     "Recipe",
     "Resources",
@@ -119,83 +124,6 @@ class Engine(Strict):
     def knobs(self) -> dict[str, Any]:
         """The engine's knobs as written; its backend says which it knows. Command-line flags are `roles.*.args`."""
         return dict(self.model_extra or {})
-
-
-class Dynamo(Strict):
-    """Dynamo's transports, and the defaults of the roles' sidecars."""
-
-    install: Literal[False] = Field(
-        default=False,
-        description="Installing Dynamo at job start is not built: only `false` is accepted, the image holds Dynamo.",
-    )
-    request_plane: Literal["tcp", "nats"] = Field(
-        default="tcp",
-        description="How requests travel from frontend to worker: `tcp` or `nats`.",
-    )
-    event_plane: Literal["zmq", "nats"] = Field(
-        default="zmq",
-        description="How KV events travel from worker to router: `zmq` or `nats`.",
-    )
-    sidecar: bool | None = Field(default=None, description="Default of `roles.*.sidecar`.")
-    sidecar_args: SidecarArgs = Field(
-        default_factory=dict,
-        description="Default of `roles.*.sidecar.args`; a role's mapping is laid over it, a role's list replaces it.",
-        examples=[{"log-level": "debug"}],
-    )
-    sidecar_startup_timeout: Seconds | None = Field(
-        default=None,
-        description="Default of `roles.*.sidecar.startup_timeout`, in seconds.",
-    )
-
-
-class Placement(Strict):
-    """Where something runs that is not a worker."""
-
-    node: inputs.PlacedNode = Field(
-        default=0,
-        description="Node of the job, counted from 0, or `dedicated`: one more node, for this alone.",
-    )
-
-
-class Infra(Strict):
-    """etcd, and NATS where a plane uses it."""
-
-    placement: Placement = Field(default_factory=Placement, description="Where etcd and NATS run.")
-
-
-class Frontend(Strict):
-    """The OpenAI-compatible entry point and router."""
-
-    type: Literal["dynamo", "sglang-router", "vllm-router", "sglang", "vllm", "trtllm_serve", "none"] = Field(
-        default="dynamo",
-        description="Kind of frontend: `dynamo`; an engine's own router, `sglang-router` or `vllm-router`; `sglang` or "
-        "`vllm` (clients talk to the one worker itself); `trtllm_serve` (the same, or TensorRT-LLM's own server before "
-        "prefill and decode); or `none`.",
-    )
-    placement: Placement = Field(default_factory=Placement, description="Where the frontend runs.")
-    args: FlagTable = Field(
-        default_factory=dict,
-        description="Frontend flags without the dashes, as in `roles.*.args`.",
-        examples=[{"router-mode": "kv", "router-temperature": 0.5}],
-    )
-    env: EnvTable = Field(default_factory=dict, description="Environment of the frontend process.")
-    enable_multiple_frontends: Literal[False] = Field(
-        default=False,
-        description="Several frontends behind nginx are not built: only `false` is accepted.",
-    )
-
-
-class Benchmark(Strict):
-    """What is run against the deployment once it serves."""
-
-    type: Literal["manual"] = Field(
-        default="manual",
-        description="`manual`: serve until the job is cancelled or its time is over.",
-    )
-    placement: Placement = Field(
-        default_factory=Placement,
-        description="Where the load comes from; `dedicated` reserves a node for it.",
-    )
 
 
 class HealthCheck(Strict):
