@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from srtctl.benchmarks import BENCHMARKS
 from srtctl.reading.build import KeyPath
 from srtctl.reading.document import YamlDocument, dotted, matches, read_yaml
 from srtctl.reading.fields import field_at
@@ -22,6 +23,16 @@ FILE = Path(__file__).parent.parent / "docs" / "compatibility.md"
 SUPPORTED, IDLE = "supported", "says what is so anyway, and is left out"
 
 _REFUSED_ENGINES = {value for row in NOT_BUILT if row.pattern == "engine" for value in row.values}
+
+#: Tables whose keys are the user's own.
+_FREE = ("args", "env", "environment", "frameworks", "sbatch_directives", "srun_options")
+#: Settings that no public benchmark tool has.
+_LOST = {
+    f"benchmark.{setting}": reason
+    for engines in BENCHMARKS.values()
+    for kind in engines.values()
+    for setting, reason in kind.lost.items()
+}
 
 _HEAD = """\
 # Compatibility with the public v1 recipes
@@ -95,7 +106,7 @@ def _name(document: YamlDocument, path: KeyPath) -> str | None:
         return f"backend.{path[1]}.*" if len(path) == 3 else None
     if first == "backend" and len(path) > 1 and str(path[1]).endswith("_config") and path[1] != "kv_events_config":
         return f"backend.{path[1]}.{path[2]}.*" if len(path) == 4 else None
-    if any(part in ("args", "env", "environment", "sbatch_directives", "srun_options") for part in path[:-1]):
+    if any(part in _FREE for part in path[:-1]):
         return f"{dotted(path[:-1])}.*"
     value = _at(document.data, path)
     return None if isinstance(value, dict) and value else dotted((*path[:-1], last))
@@ -110,7 +121,7 @@ def _at(data: Any, path: KeyPath) -> Any:
 def _v2_name(path: KeyPath) -> str:
     """The place in v2, free tables as one."""
     for depth in range(1, len(path)):
-        if path[depth - 1] in ("args", "env", "environment", "sbatch_directives", "srun_options"):
+        if path[depth - 1] in _FREE:
             return f"{dotted(path[:depth])}.*"
     return dotted(path)
 
@@ -119,7 +130,7 @@ def _reasons(document: YamlDocument) -> Iterator[tuple[KeyPath, tuple[str, str]]
     """What is not built, by path, with its reason and the value where that is what is not built."""
     for row in NOT_BUILT:
         for path, value in matches(document.data, row.pattern):
-            if row.values and not any(value == listed and type(value) is type(listed) for listed in row.values):
+            if not row.applies(value):
                 continue
             yield path, (row.reason, _shown(row, value))
             if row.drop:
@@ -138,6 +149,8 @@ def _place(key: str, row: _Row) -> str:
 def _state(row: _Row) -> str:
     if not row.places:
         return IDLE
+    if row.built and (reason := next((_LOST[place] for place in row.places if place in _LOST), "")):
+        return f"left out with a warning ({reason})"
     parts = [SUPPORTED] if row.built else []
     for reason, values in sorted(row.refused.items()):
         named = ", ".join(f"`{value}`" for value in sorted(values))

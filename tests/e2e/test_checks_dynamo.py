@@ -99,6 +99,7 @@ def make_plan(image: Path, discovery: dict[str, str]) -> Any:
                 "name": f"agg-0.{node}",
                 "node": node,
                 "node_rank": node,
+                "serves": [] if node else [0, 1],
                 "argv": [*engine, events],
                 "env": {},
                 "ready_port": 9100 + node,
@@ -130,6 +131,7 @@ def make_plan(image: Path, discovery: dict[str, str]) -> Any:
                 "env": {**discovery, "DYN_TCP_RESPONSE_STREAM_HOST": "${NODE_ADDR[0]}"},
             }
         ],
+        "endpoint": {"node": 0, "port": 8000},
         "checks": [{"name": name, "on_failure": "fail", "targets": targets} for name in CHECKS],
     }
 

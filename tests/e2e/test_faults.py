@@ -286,7 +286,8 @@ def test_a_missing_capability_is_told_before_anything_starts(sandbox: Sandbox) -
     status = edited(sandbox, row, "missing-capability")
     assert status["cause"] == (
         f"the installed Dynamo 1.6.1 lacks what the plan uses: its dynamo.sglang.sidecar has no {flag}, which the sidecar of "
-        "agg-0.0 uses; what srtctl itself writes needs Dynamo 1.6.1 or newer"
+        "agg-0.0 uses; direct dispatch is in no Dynamo release (ai-dynamo 1.6.1 has none): use an image whose Dynamo has "
+        "it, or set `direct_dispatch: false`"
     )
     assert "step_started" not in text_of(sandbox.run_dir(status["run"]) / "events/job.jsonl")
 

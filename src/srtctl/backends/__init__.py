@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from srtctl.backends.base import Backend
+from srtctl.backends.mocker import MockerBackend
 from srtctl.backends.sglang import SglangBackend
 from srtctl.backends.trtllm import TrtllmBackend
 from srtctl.backends.vllm import VllmBackend
 
-BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (SglangBackend(), VllmBackend(), TrtllmBackend())}
+_ALL = (SglangBackend(), VllmBackend(), TrtllmBackend(), MockerBackend())
+
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in _ALL}

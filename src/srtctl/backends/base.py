@@ -57,12 +57,13 @@ class ProcessShape:
 class WorkerShape:
     """What a worker is, before ports are known: DP size and its processes in node-rank order.
 
-    `launcher`: `node` starts one process a node; `mpi` one MPI rank a GPU, of which rank 0 is the leader.
+    `launcher`: `node` starts one process a node; `task` several, as many on each of its nodes, which share the GPUs
+    there in equal parts; `mpi` one MPI rank a GPU, of which rank 0 is the leader.
     """
 
     dp_size: int
     processes: tuple[ProcessShape, ...]
-    launcher: Literal["node", "mpi"] = "node"
+    launcher: Literal["node", "task", "mpi"] = "node"
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def run(context: Context, targets: Sequence[Target]) -> Outcome:
 
 
 def _store(context: Context, instances: Mapping[Target, Card], target: Target) -> _Tally:
-    """A prompt that the router knows to lie on the target; new ones until the time is over."""
+    """A prompt that each frontend's router knows to lie on the target; new ones until the time is over."""
     pinned = context.pin(instances, target)
     if not isinstance(pinned, Pin):
         return _Tally(wrong=[pinned])
@@ -58,8 +58,10 @@ def _store(context: Context, instances: Mapping[Target, Card], target: Target) -
         try:
             cold = context.chat(text, pinned.request).hit_rate or 0.0
             settled = deadline.within(context.limits.settle)
+            unaware = list(context.deployment.frontends)
             while True:
-                if (context.chat(text, pinned.request).hit_rate or 0.0) > cold:
+                unaware = [by for by in unaware if (context.chat(text, pinned.request, by).hit_rate or 0.0) <= cold]
+                if not unaware:
                     return _Tally(text, cold)
                 if not settled.remaining():
                     break

@@ -63,15 +63,15 @@ class Context:
         """What discovery holds now. Raises NetError."""
         return discovery.read(self.deployment.discovery, timeout=self.timeout())
 
-    def router(self) -> frontend.RouterView | None:
-        """What the frontend's KV router has registered now; None in other modes, which do not tell. Raises NetError."""
-        if not self.deployment.kv_router:
-            return None
-        return frontend.router_view(self.deployment.frontend, timeout=self.timeout())
-
-    def models(self) -> tuple[str, ...]:
-        """The models that the frontend lists now. Raises NetError."""
-        return frontend.models(self.deployment.frontend, timeout=self.timeout())
+    def views(self) -> dict[str, frontend.View]:
+        """What each frontend lists and has registered now, by what messages call it. Raises NetError."""
+        return {
+            self.deployment.called(name): frontend.View(
+                frontend.models(url, timeout=self.timeout()),
+                frontend.router_view(url, timeout=self.timeout()) if self.deployment.kv_router else None,
+            )
+            for name, url in self.deployment.frontends.items()
+        }
 
     def instances(self) -> dict[Target, discovery.Card]:
         """The registration that serves each (worker, rank) now. Raises NetError."""
@@ -81,9 +81,15 @@ class Context:
         """The pin of `target`, or why it has none."""
         return pinning.pin(self.deployment, instances, target, turn, self.broken)
 
-    def chat(self, text: str, pin: Mapping[str, int]) -> frontend.Answer:
-        """One request. Raises NetError."""
-        return frontend.chat(self.deployment.frontend, self.deployment.model, text, pin, timeout=self.timeout())
+    def requests_started(self) -> dict[str, int]:
+        """How many requests each frontend has accepted so far. Raises NetError."""
+        frontends = self.deployment.frontends.items()
+        return {name: frontend.requests_started(url, timeout=self.timeout()) for name, url in frontends}
+
+    def chat(self, text: str, pin: Mapping[str, int], by: str = "") -> frontend.Answer:
+        """One request, as clients send it or straight to the frontend `by`. Raises NetError."""
+        url = self.deployment.frontends[by] if by else self.deployment.endpoint
+        return frontend.chat(url, self.deployment.model, text, pin, timeout=self.timeout())
 
     def pause(self) -> None:
         """Wait before the next look at the same thing."""

@@ -11,11 +11,22 @@ from srtctl.checks.model import Target
 
 @dataclass(frozen=True)
 class Publisher:
-    """Where the plan has a DP rank publish its KV events."""
+    """Where the plan has a DP rank publish its KV events; port 0: where its engine says."""
 
     process: str
     node: int
     port: int
+
+    @property
+    def discovered(self) -> bool:
+        """Whether the plan leaves the port to the engine."""
+        return self.port == 0
+
+    @property
+    def place(self) -> str:
+        """Where it is, as the plan has it, in words."""
+        where = "on a port of its choice" if self.discovered else f"port {self.port}"
+        return f"node {self.node} {where}"
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,8 @@ class Node:
 class Process:
     """An engine process with its parts (`engine`, and `sidecar` where it has one), or a service or frontend.
 
-    `visible` is its planned CUDA_VISIBLE_DEVICES (empty: not set); `listens` are the ports that must listen, by purpose.
+    `visible` is its planned CUDA_VISIBLE_DEVICES (empty: not set); `listens` are the ports that must listen, by purpose;
+    `serves` are the ranks whose requests come in there.
     """
 
     name: str
@@ -38,6 +50,7 @@ class Process:
     parts: tuple[str, ...]
     visible: str
     listens: Mapping[str, int]
+    serves: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,8 @@ class Worker:
     """A planned worker. `serving` are the `host:port` of the status servers of its serving sidecars.
 
     `topic` is that of its KV events, `bootstrap` the `host:port` that its prefill leader must announce (else empty).
-    `dp_attention`: its DP ranks share the GPUs of one TP group.
+    `dp_attention`: its DP ranks share the GPUs of one TP group. `features`: what its flags ask of the engine beyond text
+    (`lora`, `multimodal`). `direct` is the `host:port` of its engine's gRPC server, where the frontend is to call that.
     """
 
     name: str
@@ -57,6 +71,9 @@ class Worker:
     topic: str = ""
     bootstrap: str = ""
     dp_attention: bool = False
+    features: frozenset[str] = frozenset()
+    direct: str = ""
+    engine: str = ""
 
     @property
     def leader(self) -> str:
@@ -87,7 +104,8 @@ class FileDiscovery:
 
 @dataclass(frozen=True)
 class Deployment:
-    """`model` is the served name, `frontend` a URL. Only a `kv_router` tells which workers and ranks it knows.
+    """`model` is the served name, `endpoint` the URL that clients use, `frontends` are URLs by name: that one, or those
+    behind nginx, each with a router and an index of its own. Only a `kv_router` tells which workers and ranks it knows.
 
     `run_dir` holds `logs`, `state` and `events`; `claimed` are the ports reserved on each node.
     """
@@ -97,19 +115,30 @@ class Deployment:
     claimed: Mapping[int, frozenset[int]]
     singles: tuple[Process, ...]
     model: str
-    frontend: str
+    endpoint: str
+    frontends: Mapping[str, str]
     kv_router: bool
     discovery: EtcdDiscovery | FileDiscovery
     workers: tuple[Worker, ...]
     checks: tuple[PlannedCheck, ...]
 
+    def called(self, frontend: str) -> str:
+        """A frontend in a message."""
+        return frontend if len(self.frontends) > 1 else "the frontend"
+
     def worker(self, name: str) -> Worker:
         """The worker of that name; `load` made sure that every target has one."""
         return next(worker for worker in self.workers if worker.name == name)
 
+    def server_of(self, target: Target) -> Process:
+        """The engine process that takes the requests of a target: its rank's, else the leader's."""
+        processes = self.worker(target.worker).processes
+        return next((process for process in processes if target.dp_rank in process.serves), processes[0])
+
     def process_of(self, target: Target) -> Process:
-        """The engine process that a target is about: where its rank publishes, else the leader's."""
+        """The engine process that a target is about: where its rank publishes, else the one that serves it."""
         worker = self.worker(target.worker)
         publisher = None if target.dp_rank is None else worker.publishers.get(target.dp_rank)
-        name = publisher.process if publisher else worker.leader
-        return next(process for process in worker.processes if process.name == name)
+        if publisher is None:
+            return self.server_of(target)
+        return next(process for process in worker.processes if process.name == publisher.process)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from srtctl.checks import rows_launch, rows_serving
+from srtctl.checks import rows_direct, rows_launch, rows_openengine, rows_serving
 from srtctl.checks.model import Diagnosis
 from srtctl.checks.symptom import Row, Symptom, search
 
 #: The first row that applies is the diagnosis, so what is more special comes first.
-ROWS: tuple[Row, ...] = rows_launch.ROWS + rows_serving.ROWS
+ROWS: tuple[Row, ...] = rows_launch.ROWS + rows_openengine.ROWS + rows_direct.ROWS + rows_serving.ROWS
 
 
 def diagnose(symptom: Symptom) -> Diagnosis | None:

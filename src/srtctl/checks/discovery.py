@@ -26,6 +26,7 @@ _KV_TOPIC = "/topic/kv-events/"
 class Card:
     """One serving registration. `status_servers` are the `host:port` where its sidecar serves the model's files.
 
+    `native_endpoint` and `native_mode` are what a worker advertises for direct dispatch; empty where it does not.
     `bootstrap` is the `host:port` that a prefill worker announces, `group` the distributed group of a worker of several
     nodes; empty where there is none.
     """
@@ -41,6 +42,8 @@ class Card:
     status_servers: frozenset[str]
     bootstrap: str = ""
     group: str = ""
+    native_endpoint: str = ""
+    native_mode: str = ""
 
     def dp_ranks(self) -> range:
         return range(self.first_rank, self.first_rank + self.ranks)
@@ -91,6 +94,7 @@ def parse(entries: Mapping[str, str]) -> Snapshot:
 def _card(key: str, value: Any) -> Card:
     card = value["card_json"]
     runtime = card["runtime_config"]
+    data = runtime.get("runtime_data") or {}
     return Card(
         key=key,
         worker_id=int(value["instance_id"]),
@@ -102,7 +106,9 @@ def _card(key: str, value: Any) -> Card:
         context_length=int(card["context_length"]),
         status_servers=frozenset(_status_servers(card)),
         bootstrap=_bootstrap(runtime.get("disaggregated_endpoint")),
-        group=str((runtime.get("runtime_data") or {}).get("sglang_worker_group_id") or ""),
+        group=str(data.get("sglang_worker_group_id") or ""),
+        native_endpoint=str(data.get("native_grpc_endpoint") or ""),
+        native_mode=str(data.get("native_grpc_mode") or ""),
     )
 
 

@@ -12,6 +12,7 @@ _SAMPLE = re.compile(r"^(\w+)\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 REGISTERED = "dynamo_component_router_worker_registered"
 MISMATCH = "dynamo_component_router_kv_event_source_mismatch_workers"
+STARTED = "dynamo_frontend_requests_started_total"
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,40 @@ class RouterView:
     source_mismatches: Mapping[str, int]
 
 
+@dataclass(frozen=True)
+class View:
+    """What one frontend lists, and what its KV router has; `router` is None in other modes, which do not tell."""
+
+    models: tuple[str, ...]
+    router: RouterView | None
+
+
 def router_view(url: str, *, timeout: float) -> RouterView:
     """The router's view now. Raises NetError."""
+    return parse_metrics(_metrics(url, timeout))
+
+
+def requests_started(url: str, *, timeout: float) -> int:
+    """How many requests the frontend has accepted since it started. Raises NetError."""
+    samples = _SAMPLE.findall(_metrics(url, timeout))
+    return sum(int(float(value)) for name, _, value in samples if name == STARTED)
+
+
+def _metrics(url: str, timeout: float) -> str:
     response = fetch(f"{url}/metrics", timeout=timeout)
     if response.status != 200:
         raise NetError(f"{url}/metrics: HTTP {response.status}")
-    return parse_metrics(response.body)
+    return response.body
+
+
+def counter(text: str, name: str, **labels: str) -> int | None:
+    """The sum of a counter over its samples with those labels, in the text of some `/metrics`; None if it has none."""
+    found = [
+        float(value)
+        for given, said, value in _SAMPLE.findall(text)
+        if given == name and labels.items() <= dict(_LABEL.findall(said)).items()
+    ]
+    return int(sum(found)) if found else None
 
 
 def models(url: str, *, timeout: float) -> tuple[str, ...]:

@@ -9,10 +9,11 @@ from functools import lru_cache
 
 from srtctl.checks import engine_info, logs
 from srtctl.checks.context import Context
-from srtctl.checks.deployment import Process
+from srtctl.checks.deployment import Deployment, Process
 from srtctl.checks.diagnosis import diagnose
 from srtctl.checks.model import FAIL, Target, TargetResult
 from srtctl.checks.net import NetError
+from srtctl.checks.stack import dynamo_version
 from srtctl.checks.symptom import Symptom
 
 _ENGINE_SECONDS = 2.0
@@ -58,15 +59,15 @@ def gather(context: Context, check: str, result: TargetResult, read: Read) -> Sy
         worker=worker.name,
         dp_rank=target.dp_rank,
         role=worker.role,
-        ordinary_dp=worker.dp_size > 1 and not worker.dp_attention,
+        ordinary_dp=worker.engine == "sglang" and worker.dp_size > 1 and not worker.dp_attention,
         process=process.name,
         node=deployment.nodes[process.node].name,
         evidence=result.evidence,
         sidecar=sidecar,
         frontend=_about(frontend, target),
-        engine_log=read(f"{worker.leader}.engine"),
+        engine_log=_engine_log(deployment, target, read),
         engine=_engine(context, process),
-        dynamo=engine_info.dynamo_version(),
+        dynamo=dynamo_version(),
     )
 
 
@@ -79,10 +80,24 @@ def _about(frontend: Sequence[str], target: Target) -> list[str]:
 def _engine(context: Context, process: Process) -> str:
     """What the engine process says of itself, in one line; empty if it does not say."""
     host = context.deployment.nodes[process.node].address
-    for purpose, ask in (("grpc", engine_info.over_grpc), ("http", engine_info.over_http)):
+    for purpose, ask in (("grpc", engine_info.described), ("http", _over_http)):
         if purpose in process.listens:
             try:
-                return engine_info.facts(ask(host, process.listens[purpose], _ENGINE_SECONDS))
+                return ask(host, process.listens[purpose], _ENGINE_SECONDS)
             except NetError:
                 continue
     return ""
+
+
+def _over_http(host: str, port: int, timeout: float) -> str:
+    return engine_info.facts(engine_info.over_http(host, port, timeout))
+
+
+def _engine_log(deployment: Deployment, target: Target, read: Read) -> list[str]:
+    """The log of the engine that a target's requests enter; before it, of a prefill target, those of the decode engines,
+    where a transfer fails."""
+    mine, found = deployment.server_of(target), []
+    if deployment.worker(target.worker).role == "prefill":
+        decoding = (worker for worker in deployment.workers if worker.role == "decode")
+        found = [line for worker in decoding for p in worker.processes if p.serves for line in read(f"{p.name}.engine")]
+    return [*found, *read(f"{mine.name}.engine")]

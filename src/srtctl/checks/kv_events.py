@@ -2,6 +2,7 @@
 
 The proof is the router's own `kv_hit_rate`: a new prompt pinned to the rank is unknown to it, the same prompt again
 is known, and the same prompt without a pin goes to that rank. The engine's cached tokens prove nothing about events.
+Each of several frontends has an index of its own, and each must have got the events.
 
 * A new prompt has a hit rate of 0 but for the chat template's own first blocks, which every prompt shares: the
   repeat must be known better than the first request was.
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from srtctl.checks.context import Context
 from srtctl.checks.discovery import Card
+from srtctl.checks.frontend import Answer
 from srtctl.checks.model import FAIL, PASS, SKIP, Outcome, Target, TargetResult
 from srtctl.checks.net import Deadline, NetError
 from srtctl.checks.pinning import Pin, as_evidence, misrouted
@@ -72,38 +74,52 @@ def prompt(block_size: int, context_length: int) -> str:
 
 
 def _pinned(context: Context, instances: Mapping[Target, Card], target: Target, deadline: Deadline) -> Try:
-    """A new prompt, twice to the target; the second time again until the router knows it or it had time to settle."""
+    """A new prompt to the target, then again through each frontend until its router knows it or it had time to settle.
+
+    Only one frontend has sent the new prompt, so what another's router knows of it can only come from the events.
+    """
     pinned = context.pin(instances, target)
     if not isinstance(pinned, Pin):
         return Try(pinned)
     card = instances[target]
     text = prompt(card.block_size, card.context_length)
+    frontends = list(context.deployment.frontends)
+    again: dict[str, Answer] = {}
     try:
-        first = context.chat(text, pinned.request)
+        first = context.chat(text, pinned.request, frontends[0])
         settled = deadline.within(context.limits.settle)
-        again = context.chat(text, pinned.request)
-        while _known(first.hit_rate, again.hit_rate) is False and settled.remaining():
-            context.pause()
-            again = context.chat(text, pinned.request)
+        for name in frontends:
+            again[name] = context.chat(text, pinned.request, name)
+            while _known(first.hit_rate, again[name].hit_rate) is False and settled.remaining():
+                context.pause()
+                again[name] = context.chat(text, pinned.request, name)
     except NetError as error:
         return Try(str(error))
+    rates = {name: answer.hit_rate for name, answer in again.items()}
+    last = again[frontends[-1]]
     evidence = {
         "worker_id": str(card.worker_id),
         "block_size": card.block_size,
-        "prompt_tokens": again.prompt_tokens,
+        "prompt_tokens": last.prompt_tokens,
         "hit_rate_new": first.hit_rate,
-        "hit_rate_repeated": again.hit_rate,
-        "engine_cached_tokens": again.cached_tokens,
+        "hit_rate_repeated": rates if len(rates) > 1 else last.hit_rate,
+        "engine_cached_tokens": last.cached_tokens,
     }
-    other = misrouted(pinned, first.served_by, instances) or misrouted(pinned, again.served_by, instances)
-    if other:
-        return Try(f"a request pinned to it was answered by {other}", evidence=evidence)
-    known = _known(first.hit_rate, again.hit_rate)
-    if known is None:
+    for answer in (first, *again.values()):
+        if other := misrouted(pinned, answer.served_by, instances):
+            return Try(f"a request pinned to it was answered by {other}", evidence=evidence)
+    known = {name: _known(first.hit_rate, rate) for name, rate in rates.items()}
+    if None in known.values():
         return Try("the answers have no kv_hit_rate; is the frontend's router mode kv?", evidence=evidence)
-    if not known:
-        return Try("no Stored event reached the router", silent=True, evidence=evidence)
+    unaware = [name for name, knows in known.items() if not knows]
+    if unaware:
+        router = _router(context, *unaware)
+        return Try(f"no Stored event reached {router}", silent=True, evidence=evidence)
     return Try("", text, evidence=evidence)
+
+
+def _router(context: Context, *frontends: str) -> str:
+    return f"the router of {', '.join(frontends)}" if len(context.deployment.frontends) > 1 else "the router"
 
 
 def _known(first: float | None, again: float | None) -> bool | None:
@@ -111,19 +127,21 @@ def _known(first: float | None, again: float | None) -> bool | None:
 
 
 def _unpinned(context: Context, instances: Mapping[Target, Card], target: Target, attempt: Try) -> Try:
-    """The prompt of `attempt` once more without a pin: the router must find the rank that has it."""
+    """The prompt of `attempt` once more without a pin through each frontend: its router must find the rank that has it."""
     leg = "prefill" if context.deployment.worker(target.worker).role == "prefill" else "decode"
-    try:
-        answer = context.chat(attempt.text, {})
-    except NetError as error:
-        return replace(attempt, complaint=f"{error} (request without a pin)")
-    served = {name: value for name, value in answer.served_by.items() if name.startswith(leg)}
     wanted = {f"{leg}_worker_id": instances[target].worker_id, f"{leg}_dp_rank": target.dp_rank}
-    evidence = {**attempt.evidence, "unpinned_answered_by": as_evidence(served)}
-    if served != wanted:
-        complaint = "the router knows its blocks, but sent the same prompt without a pin to another rank"
-        return replace(attempt, complaint=complaint, evidence=evidence)
-    return replace(attempt, evidence=evidence)
+    for name in context.deployment.frontends:
+        try:
+            answer = context.chat(attempt.text, {}, name)
+        except NetError as error:
+            return replace(attempt, complaint=f"{error} (request without a pin)")
+        served = {key: value for key, value in answer.served_by.items() if key.startswith(leg)}
+        attempt = replace(attempt, evidence={**attempt.evidence, "unpinned_answered_by": as_evidence(served)})
+        if served != wanted:
+            router = _router(context, name)
+            complaint = f"{router} knows its blocks, but sent the same prompt without a pin to another rank"
+            return replace(attempt, complaint=complaint)
+    return attempt
 
 
 def _result(context: Context, target: Target, tries: Sequence[Try], seconds: float) -> TargetResult:
@@ -132,7 +150,8 @@ def _result(context: Context, target: Target, tries: Sequence[Try], seconds: flo
     last = tries[-1]
     evidence = {"tries": len(tries), **last.evidence}
     if not last.complaint:
-        return TargetResult(target, PASS, "the router knew a prompt by the rank's Stored events", evidence)
+        router = "every frontend's router" if len(context.deployment.frontends) > 1 else "the router"
+        return TargetResult(target, PASS, f"{router} knew a prompt by the rank's Stored events", evidence)
     count = f"{len(tries)} {'try' if len(tries) == 1 else 'tries'}"
     if not last.silent:
         return TargetResult(target, FAIL, f"{target}: {last.complaint} ({count} in {seconds:.0f} s)", evidence)
@@ -149,6 +168,6 @@ def _hint(context: Context, target: Target) -> str:
     if publisher is None:
         return "the plan has no KV publisher for it"
     return (
-        f"does {publisher.process} publish on node {publisher.node} port {publisher.port}? "
+        f"does {publisher.process} publish on {publisher.place}? "
         f"See logs/{publisher.process}.engine.log and logs/{publisher.process}.sidecar.log"
     )

@@ -1,6 +1,7 @@
 """Check `load`: many requests at a time all succeed, and every one generates tokens.
 
 40 requests, 4 at a time, is what the public validation of these deployments used. Throughput is no claim of this check.
+They go where clients send them; behind nginx more than one frontend must have had some.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from srtctl.checks.model import FAIL, PASS, Outcome, Target, TargetResult, Verdi
 from srtctl.checks.net import Deadline, NetError
 
 REQUESTS, CONCURRENCY = 40, 4
+#: From so many requests on, all of them at one of two frontends is no chance: 2 in a million where nginx hashes.
+_SPREAD_FROM = 20
 
 
 def run(context: Context, targets: Sequence[Target]) -> Outcome:
@@ -24,6 +27,7 @@ def run(context: Context, targets: Sequence[Target]) -> Outcome:
     requests = context.settings.get("requests", REQUESTS)
     concurrency = context.settings.get("concurrency", CONCURRENCY)
     deadline = context.deadline.within(context.limits.load)
+    before = _requests_started(context)
     started = time.monotonic()
     with ThreadPoolExecutor(concurrency) as pool:
         said = list(pool.map(lambda number: _ask(context, number, deadline), range(requests)))
@@ -41,7 +45,7 @@ def run(context: Context, targets: Sequence[Target]) -> Outcome:
         "answered_by": _served(answers),
         "failures": dict(failures),
     }
-    wrong = []
+    wrong = _not_spread(before, _requests_started(context), requests, evidence)
     if failures:
         words, count = failures.most_common(1)[0]
         wrong.append(f"{sum(failures.values())} of {requests} requests failed, {count} of them with: {words}")
@@ -59,6 +63,30 @@ def _ask(context: Context, number: int, deadline: Deadline) -> Answer | str:
         return context.chat(f"{secrets.token_hex(24)} {number}", {})
     except NetError as error:
         return str(error)
+
+
+def _requests_started(context: Context) -> dict[str, int] | NetError:
+    """How many requests each of several frontends has had; nothing of one."""
+    try:
+        return context.requests_started() if len(context.deployment.frontends) > 1 else {}
+    except NetError as error:
+        return error
+
+
+def _not_spread(
+    before: dict[str, int] | NetError, after: dict[str, int] | NetError, requests: int, evidence: dict[str, object]
+) -> list[str]:
+    """What is wrong with how nginx spread the load, which goes to the evidence; empty if nothing is."""
+    if isinstance(before, NetError) or isinstance(after, NetError):
+        unknown = before if isinstance(before, NetError) else after
+        return [f"how many requests each frontend had is not known: {unknown}"]
+    had = {name: count - before[name] for name, count in after.items()}
+    if not had:
+        return []
+    evidence["requests_by_frontend"] = had
+    if requests >= _SPREAD_FROM and sum(map(bool, had.values())) < 2:
+        return [f"nginx sent all {requests} requests to one of {', '.join(had)}"]
+    return []
 
 
 def _served(answers: Sequence[Answer]) -> dict[str, int]:

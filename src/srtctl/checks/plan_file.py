@@ -66,7 +66,7 @@ def _bind(plan: Mapping[str, Any], nodes: Mapping[int, Node], run_dir: Path) -> 
     addresses = {index: node.address for index, node in nodes.items()}
     if not plan["frontends"]:
         raise InputError("the plan has no frontend, so there is nothing to send requests to")
-    frontend = plan["frontends"][0]
+    frontend, endpoint = plan["frontends"][0], plan["endpoint"]
     env = {name: resolve(value, addresses) for name, value in frontend["env"].items()}
     workers = tuple(read_worker(worker, plan["claims"], addresses) for worker in plan["workers"])
     checks = tuple(
@@ -91,17 +91,22 @@ def _bind(plan: Mapping[str, Any], nodes: Mapping[int, Node], run_dir: Path) -> 
         nodes=nodes,
         claimed=_claimed(plan["claims"]),
         singles=tuple(
-            Process(single["name"], single["node"], (part,), "", {part: single["port"]})
+            Process(single["name"], single["node"], (part,), "", {part: single["port"]} if single["port"] else {})
             for part, key in (("service", "services"), ("frontend", "frontends"))
             for single in plan[key]
         ),
         model=plan["model"]["served_name"],
-        frontend=f"http://{authority(address(addresses, frontend['node']), frontend['port'])}",
+        endpoint=_url(endpoint, addresses),
+        frontends={single["name"]: _url(single, addresses) for single in plan["frontends"]},
         kv_router=_router_mode(frontend["argv"]) == "kv",
         discovery=_discovery(env),
         workers=workers,
         checks=checks,
     )
+
+
+def _url(place: Mapping[str, Any], addresses: Mapping[int, str]) -> str:
+    return f"http://{authority(address(addresses, place['node']), place['port'])}"
 
 
 def _claimed(claims: Sequence[Mapping[str, Any]]) -> dict[int, frozenset[int]]:

@@ -11,6 +11,10 @@ from srtctl.checks.deployment import Process, Publisher, Worker
 from srtctl.checks.model import InputError
 
 ROLES = ("agg", "prefill", "decode")
+_FEATURES = {
+    "lora": frozenset({"--enable-lora", "--lora-paths"}),
+    "multimodal": frozenset({"--enable-multimodal", "--limit-mm-per-prompt"}),
+}
 _NODE_ADDR = re.compile(r"\$\{NODE_ADDR\[(\d+)\]\}")
 
 
@@ -34,7 +38,8 @@ def _process(process: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) ->
         if claim["owner"] == process["name"] and claim["node"] == process["node"] and claim["purpose"] in purposes
     }
     parts = ("engine", "sidecar") if process["sidecar"] else ("engine",)
-    return Process(process["name"], process["node"], parts, process["env"].get("CUDA_VISIBLE_DEVICES", ""), listens)
+    visible, serves = process["env"].get("CUDA_VISIBLE_DEVICES", ""), tuple(process["serves"])
+    return Process(process["name"], process["node"], parts, visible, listens, serves)
 
 
 def _topic(argv: Sequence[str]) -> str:
@@ -44,7 +49,10 @@ def _topic(argv: Sequence[str]) -> str:
 
 
 def _bootstrap(worker: Mapping[str, Any], addresses: Mapping[int, str]) -> str:
+    """What a prefill worker registers; over OpenEngine nothing, because each session tells it."""
     leader = worker["processes"][0]
+    if "--openengine-port" in leader["argv"]:
+        return ""
     port = flag(leader["argv"], "--disaggregation-bootstrap-port") if worker["role"] == "prefill" else ""
     return authority(address(addresses, leader["node"]), port) if port else ""
 
@@ -53,11 +61,7 @@ def read_worker(worker: Mapping[str, Any], claims: Sequence[Mapping[str, Any]], 
     """A worker of the plan. Raises InputError, or what reading another shape raises (KeyError, TypeError, …)."""
     if worker["role"] not in ROLES:
         raise InputError(f"worker {worker['name']}: role is {worker['role']!r}, not one of {ROLES}")
-    serving = tuple(
-        _status_server(process, addresses)
-        for process in worker["processes"]
-        if process["sidecar"] and process["sidecar"]["mode"] == "serving"
-    )
+    serving = tuple(_status_server(process, addresses) for process in worker["processes"] if _registers(process))
     if not serving:
         raise InputError(f"worker {worker['name']} has no serving sidecar, so it registers nowhere")
     publishers = {
@@ -76,11 +80,21 @@ def read_worker(worker: Mapping[str, Any], claims: Sequence[Mapping[str, Any]], 
         _topic(leader["argv"]),
         _bootstrap(worker, addresses),
         "--enable-dp-attention" in leader["argv"],
+        frozenset(feature for feature, flags in _FEATURES.items() if not flags.isdisjoint(leader["argv"])),
+        resolve(flag((leader["sidecar"] or {"argv": ()})["argv"], "--advertise-grpc-endpoint"), addresses),
+        worker["engine"],
     )
 
 
+def _registers(process: Mapping[str, Any]) -> bool:
+    """By its sidecar, or by itself: then it has a status server."""
+    if sidecar := process["sidecar"]:
+        return bool(sidecar["mode"] == "serving")
+    return bool(process["serves"]) and "DYN_SYSTEM_PORT" in process["env"]
+
+
 def _status_server(process: Mapping[str, Any], addresses: Mapping[int, str]) -> str:
-    env = process["sidecar"]["env"]
+    env = (process["sidecar"] or process)["env"]
     host = env.get("DYN_SYSTEM_HOST")
     port = env.get("DYN_SYSTEM_PORT", "")
     if not port.isdigit() or port == "0":

@@ -1,5 +1,8 @@
 """Check `publishers`: the socket of every KV publisher is there, and what it sends is what the router can use.
 
+The socket is on the planned port, or on the one that the engine tells where the plan leaves it to the engine; either way
+it belongs to the process that the plan has there.
+
 The check subscribes as the sidecar does, makes the rank store new blocks with a pinned request, and looks at the batch:
 three frames (topic, 8-byte sequence, msgpack payload), `[timestamp, events, DP rank]`, the rank of the publisher, the
 registered block size. Formats: SGLang's KV event publisher and what Dynamo 1.6.1's sidecar decodes. A missing rank
@@ -14,10 +17,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from srtctl.checks import survey
+from srtctl.checks import published, survey
 from srtctl.checks.context import Context
 from srtctl.checks.deployment import Publisher, Worker
 from srtctl.checks.discovery import Card
+from srtctl.checks.grpc_call import NoGrpcError
 from srtctl.checks.kv_events import prompt
 from srtctl.checks.model import FAIL, PASS, SKIP, Outcome, Target, TargetResult
 from srtctl.checks.net import NetError
@@ -110,18 +114,30 @@ class _Listener:
         publisher = worker.publishers[target.rank]
         node = self.context.deployment.nodes[publisher.node]
         evidence: dict[str, object] = {"node": node.name, "port": publisher.port, "process": publisher.process}
-        place = f"port {publisher.port} on {node.name}"
+        grpc_port = self.context.deployment.process_of(target).listens.get("grpc")
+        try:
+            port = published.port_of(publisher, target.rank, node.address, grpc_port, self.context.timeout())
+        except NoGrpcError as error:
+            return TargetResult(target, SKIP, f"{error}, so its engine cannot be asked where it publishes", evidence)
+        except (NetError, published.NotPublishedError) as error:
+            return TargetResult(target, FAIL, f"{target}: {error}", evidence)
+        view = survey.read(self.context.deployment.run_dir, publisher.node)
+        evidence.update(port=port, discovered=publisher.discovered, owner=view.listening.get(port) if view else None)
+        place = f"port {port} on {node.name}"
         pinned = self.context.pin(self.instances, target)
         if not isinstance(pinned, Pin):
             return TargetResult(target, FAIL, f"{target}: {pinned}", evidence)
         try:
-            socket.create_connection((node.address, publisher.port), timeout=_CONNECT_SECONDS).close()
+            socket.create_connection((node.address, port), timeout=_CONNECT_SECONDS).close()
         except OSError as error:
             evidence["listening_unclaimed"] = self._unclaimed(publisher)
             words = f"{target}: its KV publisher does not listen on {place}: {error.strerror or error}"
             return TargetResult(target, FAIL, words, evidence)
+        if other := published.stranger(publisher, port, view):
+            words = f"{target}: {publisher.process} publishes on {place}, but that is the socket of {other}"
+            return TargetResult(target, FAIL, words, evidence)
         try:
-            found = self._hear(target, pinned, f"tcp://{node.address}:{publisher.port}", evidence)
+            found = self._hear(target, pinned, f"tcp://{node.address}:{port}", evidence)
         except NetError as error:
             return TargetResult(target, FAIL, f"{target}: {error}", evidence)
         except MalformedError as error:

@@ -1,4 +1,5 @@
-"""Check `rank_routing`: a request pinned to a (worker, rank) is answered by it, with at least one token.
+"""Check `rank_routing`: a request pinned to a (worker, rank) is answered by it, with at least one token, through each
+frontend.
 
 With prefill and decode a request needs a rank of each role. A rank is at fault only if it works with no partner, so
 that one broken prefill rank is not reported as a broken decode rank too.
@@ -32,7 +33,7 @@ def _ask(context: Context, instances: Mapping[Target, Card], target: Target) -> 
     turns = min(partners(context.deployment, instances, target), _PARTNERS) or 1
     first: TargetResult | None = None
     for turn in range(turns):
-        result = _ask_once(context, instances, target, turn)
+        result = _ask_frontends(context, instances, target, turn)
         if result.verdict == PASS:
             return result
         first = first or result
@@ -40,17 +41,30 @@ def _ask(context: Context, instances: Mapping[Target, Card], target: Target) -> 
     return first
 
 
-def _ask_once(context: Context, instances: Mapping[Target, Card], target: Target, turn: int) -> TargetResult:
+def _ask_frontends(context: Context, instances: Mapping[Target, Card], target: Target, turn: int) -> TargetResult:
+    """What the last frontend answered, or the first that did not answer well."""
     pinned = context.pin(instances, target, turn)
     if not isinstance(pinned, Pin):
         return TargetResult(target, FAIL, f"{target}: {pinned}")
+    for name in context.deployment.frontends:
+        result = _ask_once(context, instances, target, pinned, name)
+        if result.verdict != PASS:
+            break
+    return result
+
+
+def _ask_once(
+    context: Context, instances: Mapping[Target, Card], target: Target, pinned: Pin, frontend: str
+) -> TargetResult:
     evidence: dict[str, object] = {"pinned": as_evidence(pinned.served_by)}
+    if len(context.deployment.frontends) > 1:
+        evidence["through"] = frontend
     try:
-        answer = context.chat(f"{secrets.token_hex(16)} {target}", pinned.request)
+        answer = context.chat(f"{secrets.token_hex(16)} {target}", pinned.request, frontend)
     except NetError as error:
-        worker = context.deployment.worker(target.worker)
+        worker, server = context.deployment.worker(target.worker), context.deployment.server_of(target)
         evidence["sidecar_health"] = [_health(context, address) for address in worker.serving]
-        return TargetResult(target, FAIL, f"{target}: {error}; see logs/{worker.leader}.engine.log", evidence)
+        return TargetResult(target, FAIL, f"{target}: {error}; see logs/{server.name}.engine.log", evidence)
     evidence["answered_by"] = as_evidence(answer.served_by)
     evidence["completion_tokens"] = answer.completion_tokens
     other = misrouted(pinned, answer.served_by, instances)

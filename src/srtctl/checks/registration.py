@@ -1,18 +1,18 @@
 """Check `registration`: discovery and the router hold exactly what the plan has.
 
 It looks at what is registered, never at whether events flowed, so that a silent publisher is not its failure.
-Sources: discovery (`v1/mdc`, `v1/event_sources`), the frontend's list of models, and two metrics of its KV router.
+Sources: discovery (`v1/mdc`, `v1/event_sources`), each frontend's list of models, and two metrics of its KV router.
 Routers of other modes do not tell whom they know (Dynamo 1.6.1: no such metrics), so discovery has the word there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from srtctl.checks.context import Context
-from srtctl.checks.deployment import Deployment
+from srtctl.checks.deployment import Deployment, Worker
 from srtctl.checks.discovery import Card, Snapshot, Source
-from srtctl.checks.frontend import MISMATCH, RouterView
+from srtctl.checks.frontend import MISMATCH, RouterView, View
 from srtctl.checks.identity import Assignment, assign, describe
 from srtctl.checks.model import FAIL, PASS, Outcome, Target, TargetResult, combined
 from srtctl.checks.net import NetError
@@ -28,7 +28,7 @@ def run(context: Context, targets: Sequence[Target]) -> Outcome:
     outcome = None
     while True:
         try:
-            outcome = evaluate(context.deployment, targets, context.snapshot(), context.models(), context.router())
+            outcome = evaluate(context.deployment, targets, context.snapshot(), context.views())
         except NetError as error:
             if outcome is None or deadline.remaining():
                 outcome = Outcome(tuple(TargetResult(target, FAIL, f"{target}: {error}") for target in targets))
@@ -41,30 +41,35 @@ def evaluate(
     deployment: Deployment,
     targets: Sequence[Target],
     snapshot: Snapshot,
-    models: Sequence[str],
-    router: RouterView | None,
+    views: Mapping[str, View],
 ) -> Outcome:
-    """One look, compared with the plan; `router` is None where the frontend's router does not tell."""
+    """One look, compared with the plan; `views` are those of the frontends, by what messages call each."""
     assignment = assign(deployment.workers, snapshot.cards)
-    results = tuple(_target(deployment, target, assignment, snapshot, router) for target in targets)
+    routers = {whose: view.router for whose, view in views.items() if view.router}
+    results = tuple(_target(deployment, target, assignment, snapshot, routers) for target in targets)
     problems = [f"extra registration: {describe(card)}" for card in assignment.extra]
     problems += [f"unreadable registration: {key}" for key in snapshot.unreadable]
-    problems += _strays(deployment, assignment, snapshot, router)
+    problems += _strays(deployment, assignment, snapshot, routers)
     if not problems and all(result.verdict == PASS for result in results):
-        if router:
-            problems += _mismatches(deployment, router)
-        if deployment.model not in models:
-            listed = ", ".join(models) or "none"
-            problems.append(f"the frontend does not list model {deployment.model!r}, it lists {listed}")
+        for whose, router in routers.items():
+            problems += _mismatches(deployment, whose, router)
+        for whose, view in views.items():
+            if deployment.model not in view.models:
+                listed = ", ".join(view.models) or "none"
+                problems.append(f"{whose} does not list model {deployment.model!r}, it lists {listed}")
     return Outcome(results, "; ".join(problems))
 
 
 def _target(
-    deployment: Deployment, target: Target, assignment: Assignment, snapshot: Snapshot, router: RouterView | None
+    deployment: Deployment,
+    target: Target,
+    assignment: Assignment,
+    snapshot: Snapshot,
+    routers: Mapping[str, RouterView],
 ) -> TargetResult:
     card = assignment.instances().get(target)
     sources = [source for source in snapshot.sources if card and _key(source) == (card.worker_id, target.dp_rank)]
-    complaint = _complaint(deployment, target, assignment, card, sources, router)
+    complaint = _complaint(deployment, target, assignment, card, sources, routers)
     evidence: dict[str, object] = {}
     if card:
         evidence = {
@@ -72,15 +77,22 @@ def _target(
             "registration": card.key,
             "first_dp_rank": card.first_rank,
             "dp_ranks": card.ranks,
-            "router_registered": (card.worker_id, target.dp_rank) in router.registered if router else None,
+            "router_registered": _told((card.worker_id, target.dp_rank), routers),
             "kv_event_sources": [source.key for source in sources],
             **({"bootstrap": card.bootstrap} if card.bootstrap else {}),
             **({"group": card.group} if card.group else {}),
         }
     if complaint:
         return TargetResult(target, FAIL, f"{target}: {complaint}", evidence)
-    where = "in discovery and with the frontend's router" if router else "in discovery"
+    whose = "every frontend" if len(routers) > 1 else "the frontend"
+    where = f"in discovery and with {whose}'s router" if routers else "in discovery"
     return TargetResult(target, PASS, f"registered {where}", evidence)
+
+
+def _told(key: tuple[int, int | None], routers: Mapping[str, RouterView]) -> object:
+    """Whether the router has it, or each of several; None where it does not tell."""
+    told = {whose: key in router.registered for whose, router in routers.items()}
+    return told if len(told) > 1 else next(iter(told.values()), None)
 
 
 def _complaint(
@@ -89,12 +101,12 @@ def _complaint(
     assignment: Assignment,
     card: Card | None,
     sources: Sequence[Source],
-    router: RouterView | None,
+    routers: Mapping[str, RouterView],
 ) -> str:
     """The first cause of what is wrong at a target; empty if nothing is."""
     worker = deployment.worker(target.worker)
     cards = assignment.cards[worker.name]
-    log = f"logs/{worker.leader}.sidecar.log"
+    log = f"logs/{worker.leader}.{worker.processes[0].parts[-1]}.log"
     if worker.name in assignment.problems:
         return f"{assignment.problems[worker.name]}; see {log}"
     for owned in cards:
@@ -108,9 +120,10 @@ def _complaint(
             f"{worker.name} registered DP ranks {ranks}, the plan has {planned}; "
             f"which dp_size does the engine report? See {log}"
         )
-    if router and (card.worker_id, target.dp_rank) not in router.registered:
-        hint = "" if router.registered else "; the router has nobody, is its mode kv?"
-        return f"registered in discovery, but not with the frontend's router as worker id {card.worker_id}{hint}"
+    for whose, router in routers.items():
+        if (card.worker_id, target.dp_rank) not in router.registered:
+            hint = "" if router.registered else "; the router has nobody, is its mode kv?"
+            return f"registered in discovery, but not with {whose}'s router as worker id {card.worker_id}{hint}"
     if worker.bootstrap and card.bootstrap != worker.bootstrap:
         home = deployment.nodes[worker.processes[0].node].name
         found = (
@@ -124,31 +137,37 @@ def _complaint(
     if publisher and len(sources) != 1:
         return (
             f"{len(sources) or 'no'} KV event source{'s' if sources else ''} registered, "
-            f"the plan has one, published on node {publisher.node} port {publisher.port}; "
+            f"the plan has one, published on {publisher.place}; "
             f"see logs/{publisher.process}.sidecar.log"
         )
     return ""
 
 
 def _strays(
-    deployment: Deployment, assignment: Assignment, snapshot: Snapshot, router: RouterView | None
+    deployment: Deployment, assignment: Assignment, snapshot: Snapshot, routers: Mapping[str, RouterView]
 ) -> Iterator[str]:
     """What is left of workers that are gone, or was never planned."""
     cards = [card for owned in assignment.cards.values() for card in owned] + list(assignment.extra)
     served = {(card.worker_id, rank) for card in cards for rank in card.dp_ranks()}
-    for worker_id, rank in sorted(router.registered - served if router else ()):
-        yield f"the frontend's router still holds worker id {worker_id} rank {rank}, which nobody registers"
+    for whose, router in routers.items():
+        for worker_id, rank in sorted(router.registered - served):
+            yield f"{whose}'s router still holds worker id {worker_id} rank {rank}, which nobody registers"
     names = {card.worker_id: name for name, owned in assignment.cards.items() for card in owned}
     extra_ids = {card.worker_id for card in assignment.extra}
     for source in snapshot.sources:
         name = names.get(source.worker_id)
         if name is None and source.worker_id not in extra_ids:
             yield f"stale KV event source of worker id {source.worker_id} rank {source.dp_rank}: {source.key}"
-        elif name is not None and source.dp_rank not in deployment.worker(name).publishers:
+        elif name is not None and _unplanned(deployment.worker(name), source.dp_rank):
             yield f"{Target(name, source.dp_rank)} has a KV event source that the plan does not have: {source.key}"
 
 
-def _mismatches(deployment: Deployment, router: RouterView) -> Iterator[str]:
+def _unplanned(worker: Worker, rank: int) -> bool:
+    """Dynamo's mocker registers as a source whether anybody wants its KV events or not."""
+    return rank not in worker.publishers and worker.engine != "mocker"
+
+
+def _mismatches(deployment: Deployment, whose: str, router: RouterView) -> Iterator[str]:
     """The router's own count of workers without their KV event sources, where the plan has all ranks publish."""
     for role, pool in _INDEXED_POOL.items():
         workers = [worker for worker in deployment.workers if worker.role == role]
@@ -156,9 +175,9 @@ def _mismatches(deployment: Deployment, router: RouterView) -> Iterator[str]:
             continue
         count = router.source_mismatches.get(pool)
         if count is None:
-            yield f"the frontend reports no {MISMATCH} for {role} workers; is its router mode kv?"
+            yield f"{whose} reports no {MISMATCH} for {role} workers; is its router mode kv?"
         elif count:
-            yield f"the frontend's router counts {count} {role} worker(s) without their KV event sources ({MISMATCH})"
+            yield f"{whose}'s router counts {count} {role} worker(s) without their KV event sources ({MISMATCH})"
 
 
 def _key(source: Source) -> tuple[int, int]:

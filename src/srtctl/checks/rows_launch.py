@@ -175,18 +175,18 @@ ROWS: tuple[Row, ...] = (
     Row(
         "engine not healthy",
         ("registration",),
-        r"SGLang not healthy yet; retrying",
+        r"SGLang not healthy yet; retrying|vLLM .*, not SERVING",
         "the engine of {process} on {node} listens, but says that it is not healthy, so its sidecar waits and does not "
         "register",
         "look at logs/{process}.engine.log: it is still loading, or a rank of it is stuck; raise `health_check` if it is slow",
-        ("sidecar",),
+        ("sidecar", "engine"),
         _unregistered,
     ),
     Row(
         "no event source",
         ("registration",),
-        r"no KV event source registered, the plan has one, published on node \d+ port (?P<port>\d+)",
-        "no sidecar relays the KV events of {worker} rank {dp_rank}, which {process} publishes on {node} port {port}; the "
+        r"no KV event source registered, the plan has one, published on node \d+ (?P<place>port \d+|on a port of its choice)",
+        "no sidecar relays the KV events of {worker} rank {dp_rank}, which {process} publishes on {node} {place}; the "
         "engine reports [{engine}]",
         "each node with a KV publisher needs a sidecar beside its engine; look at logs/{process}.sidecar.log",
     ),

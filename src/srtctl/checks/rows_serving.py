@@ -43,6 +43,15 @@ ROWS: tuple[Row, ...] = (
         when=_is_later_ordinary_prefill,
     ),
     Row(
+        "NIXL handshake",
+        ("rank_routing", "transfer"),
+        r"NIXL (?P<what>handshake with|transfer from) (?P<address>\S+) failed: (?P<why>.*)",
+        "the KV cache of a request does not reach its decode engine: NIXL {what} {address} failed: {why}",
+        "is `VLLM_NIXL_SIDE_CHANNEL_HOST` the prefill node's own address (vLLM's default is localhost), and is its side channel "
+        "(base port + what the rank adds) reachable from the decode nodes?",
+        ("engine_log",),
+    ),
+    Row(
         "dead engine",
         ("rank_routing", "transfer"),
         r"HTTP 503|HTTP 500.*(?i:unavailable|connection refused)",
@@ -67,6 +76,23 @@ ROWS: tuple[Row, ...] = (
         "model's weights",
     ),
     # ---- events, from the engine's socket to the router's index
+    Row(
+        "address not published",
+        ("publishers",),
+        r"names (no address|\d+ addresses) for rank",
+        "the plan leaves the port of the KV publisher of {worker} rank {dp_rank} to {process} on {node}, and that engine does "
+        "not tell it; it reports [{engine}]",
+        "use a vLLM whose native server answers GetKvEventSources for every rank of its node, or take the endpoint with port 0 "
+        "out of `kv-events-config`, so that srtctl chooses",
+    ),
+    Row(
+        "publisher of another process",
+        ("publishers",),
+        r"publishes on port (?P<port>\d+) on .*, but that is the socket of (?P<owner>.*)",
+        "{process} on {node} should publish rank {dp_rank} on port {port}, which {owner} has: its events would be taken for "
+        "those of another rank",
+        "let each engine bind its own ports: no `kv-events-config` endpoint by hand on workers that share a node",
+    ),
     Row(
         "publisher on a wrong port",
         ("publishers",),

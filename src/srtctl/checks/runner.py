@@ -9,6 +9,8 @@ from itertools import takewhile
 
 from srtctl.checks import (
     cache_reuse,
+    capabilities,
+    direct_dispatch,
     gather,
     kv_events,
     load,
@@ -38,13 +40,19 @@ class Check:
 
 CHECKS = (
     Check("placement", placement.run),
-    Check("registration", registration.run, ("placement",), blocks_all=True),
-    Check("rank_routing", rank_routing.run, ("placement", "registration")),
-    Check("publishers", publishers.run, ("placement", "registration", "rank_routing")),
-    Check("kv_events", kv_events.run, ("placement", "registration", "rank_routing", "publishers")),
-    Check("cache_reuse", cache_reuse.run, ("placement", "registration", "rank_routing", "publishers", "kv_events")),
-    Check("transfer", transfer.run, ("placement", "registration", "rank_routing")),
-    Check("load", load.run, ("placement", "registration", "rank_routing", "transfer")),
+    Check("capabilities", capabilities.run, ("placement",)),
+    Check("registration", registration.run, ("placement", "capabilities"), blocks_all=True),
+    Check("rank_routing", rank_routing.run, ("placement", "capabilities", "registration")),
+    Check("direct_dispatch", direct_dispatch.run, ("placement", "capabilities", "registration", "rank_routing")),
+    Check("publishers", publishers.run, ("placement", "capabilities", "registration", "rank_routing")),
+    Check("kv_events", kv_events.run, ("placement", "capabilities", "registration", "rank_routing", "publishers")),
+    Check(
+        "cache_reuse",
+        cache_reuse.run,
+        ("placement", "capabilities", "registration", "rank_routing", "publishers", "kv_events"),
+    ),
+    Check("transfer", transfer.run, ("placement", "capabilities", "registration", "rank_routing")),
+    Check("load", load.run, ("placement", "capabilities", "registration", "rank_routing", "transfer")),
 )
 
 

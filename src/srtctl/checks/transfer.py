@@ -39,9 +39,10 @@ def _check(context: Context, instances: Mapping[Target, Card], target: Target) -
         answer = context.chat(f"{secrets.token_hex(32)} {target}", pinned.request)
     except NetError as error:
         return TargetResult(target, FAIL, f"{target}: {error}")
+    names = list(context.deployment.frontends)
     settled = context.deadline.within(context.limits.settle)
     while True:
-        log = logs.lines(context.deployment.run_dir, _frontend_log(context))
+        log = [line for name in names for line in logs.lines(context.deployment.run_dir, f"{name}.frontend")]
         found = logs.legs(log, answer.request_id)
         if len(found) == len(_PHASES) or not settled.remaining():
             break
@@ -54,7 +55,7 @@ def _check(context: Context, instances: Mapping[Target, Card], target: Target) -
         "bootstrap_rooms": rooms,
     }
     if not any(map(logs.routed, log)):
-        reason = f"logs/{_frontend_log(context)}.log has no routed requests at all; is the frontend's log level info?"
+        reason = f"logs/{names[0]}.frontend.log has no routed requests at all; is the frontend's log level info?"
         return TargetResult(target, SKIP, reason, evidence)
     wrong = complaint(found, pinned.served_by) or room_complaint(
         rooms, pinned, _prefill_size(context, pinned, instances)
@@ -89,10 +90,6 @@ def room_complaint(rooms: Mapping[str, int | None], pinned: Pin, prefill_size: i
     if prefill % prefill_size != pinned.served_by["prefill_dp_rank"]:
         return f"bootstrap room {prefill} belongs to prefill rank {prefill % prefill_size}"
     return ""
-
-
-def _frontend_log(context: Context) -> str:
-    return next(f"{single.name}.frontend" for single in context.deployment.singles if "frontend" in single.parts)
 
 
 def _worker_of(pinned: Pin, instances: Mapping[Target, Card], role: str) -> str:

@@ -1,4 +1,4 @@
-"""`srtctl apply`: submit a recipe, and on request wait until it serves."""
+"""`srtctl apply`: submit a recipe, and on request wait until it serves, or until its benchmark ended."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 def command(
     recipe: RecipeArgument,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it serves, or failed.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until it serves, its benchmark ended, or it failed.")
+    ] = False,
     timeout: Annotated[
         float | None,
         typer.Option(min=0, help="With --wait: give up waiting after this many seconds.", metavar="SECONDS"),
@@ -44,7 +46,8 @@ def command(
     unset: UnsetOption = None,
     allow_unsupported: AllowUnsupportedOption = False,
 ) -> None:
-    """Submit a recipe to Slurm. With --wait, exits 0 when it serves, 1 when it failed, 3 when its checks failed.
+    """Submit a recipe to Slurm. With --wait, exits 0 when it serves or its benchmark finished, 1 when it failed, 3 when
+    its checks failed.
 
     Of a file with several variants name one, as FILE:VARIANT; without a name they are listed, and nothing is submitted.
     """
@@ -66,6 +69,7 @@ def command(
     except OSError as error:
         fail(f"no run directory can be made: {error}", "set `output_dir` in the profile to a shared, writable folder")
     _write_bundle(loaded, directory)
+    _ask_dynamo(loaded, directory)
     slurm = Slurm(scrubbed(os.environ, site.slurm_conf))
     try:
         record = _submit(loaded, site, directory, slurm)
@@ -78,7 +82,7 @@ def command(
     say(f"submitted {record.run}, job {record.job_id}, in {directory}")
 
     watch = Watch(directory, slurm)
-    status = _wait(watch, record, timeout) if wait else watch.look()
+    status = _wait(watch, record, timeout, serving=loaded.plan.client is None) if wait else watch.look()
     _print(status, output)
     if wait:
         raise typer.Exit(_exit_code(status))
@@ -101,6 +105,19 @@ def _write_bundle(loaded: Loaded, directory: Path) -> None:
     except BaseException:
         shutil.rmtree(directory)
         raise
+
+
+def _ask_dynamo(loaded: Loaded, directory: Path) -> None:
+    """Where this machine has the nodes' Dynamo: exit 2, and leave no run directory, when it lacks what the plan uses."""
+    profile = loaded.cluster.profile
+    if profile is None or profile.dynamo_python is None or profile.container_runtime != "none":
+        return
+    from srtctl.runs.layout import RunDir
+    from srtctl.runs.stack import lacking
+
+    if words := lacking(RunDir(directory), loaded.plan, profile.dynamo_python):
+        shutil.rmtree(directory)
+        fail(words, f"nothing was submitted; asked was `dynamo_python`, {profile.dynamo_python}", USAGE)
 
 
 def _submit(loaded: Loaded, site: Site, directory: Path, slurm: Slurm) -> RunRecord:
@@ -128,18 +145,18 @@ def _submit(loaded: Loaded, site: Site, directory: Path, slurm: Slurm) -> RunRec
     return record
 
 
-def _wait(watch: Watch, record: RunRecord, timeout: float | None) -> RunStatus:
-    """Follow the run until it serves or ended. Exits when that takes longer than `timeout`, or on Ctrl-C."""
+def _wait(watch: Watch, record: RunRecord, timeout: float | None, *, serving: bool) -> RunStatus:
+    """Follow the run until it ended, or on request until it is `serving`. Exits when that takes longer than `timeout`, or on Ctrl-C."""
     from srtctl.cli.progress import follow
 
     goes_on = f"it goes on: `srtctl status {record.run}` looks, `srtctl cancel {record.run}` ends it"
     try:
-        status = follow(watch, lambda status: status.ended or status.phase == "serving", say, timeout)
+        status = follow(watch, lambda status: status.ended or (serving and status.phase == "serving"), say, timeout)
     except KeyboardInterrupt:
         say(f"\nno longer waiting for {record.run} (job {record.job_id}); {goes_on}")
         raise typer.Exit(INTERRUPTED) from None
     if status is None:
-        fail(f"{record.run} does not serve after {timeout:g} s of waiting", goes_on)
+        fail(f"{record.run} {'does not serve' if serving else 'has not ended'} after {timeout:g} s of waiting", goes_on)
     return status
 
 

@@ -13,7 +13,7 @@ LOOK_EVERY = 0.5  # seconds between two looks at the event files; Watch asks Slu
 
 
 def news(before: RunStatus | None, after: RunStatus) -> list[str]:
-    """What can be said of `after` that was not true of `before`, with the queue's or the start-up's clock."""
+    """What can be said of `after` that was not true of `before`, with the clock of the queue, the start-up or the benchmark."""
     lines: list[str] = []
     if after.nodes and not (before and before.nodes):
         shown = ", ".join(after.nodes[:4]) + (f" and {len(after.nodes) - 4} more" if len(after.nodes) > 4 else "")
@@ -25,7 +25,8 @@ def news(before: RunStatus | None, after: RunStatus) -> list[str]:
         lines.append(f"cause: {after.cause}")
     if after.slurm_error and not (before and before.slurm_error):
         lines.append(f"Slurm does not answer ({after.slurm_error}); still watching what the run reports")
-    clock = after.queued_seconds if after.phase == "queued" else after.startup_seconds
+    running = after.startup_seconds if after.benchmark_seconds is None else after.benchmark_seconds
+    clock = after.queued_seconds if after.phase == "queued" else running
     mark = f"[{duration(clock)}]" if clock is not None else ""
     return [f"{mark:>14} {line}" for line in lines]
 

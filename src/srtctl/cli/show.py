@@ -85,11 +85,14 @@ def next_commands(status: RunStatus) -> list[str]:
     run = status.run
     if status.ended:
         began = status.queued_seconds is not None or bool(status.nodes)  # what never began has no log
-        return [f"srtctl logs {run} {status.look_at}".rstrip()] if began and status.outcome != "completed" else []
+        if status.outcome == "completed":
+            return [f"srtctl logs {run} {status.client}"] if status.client else []
+        return [f"srtctl logs {run} {status.look_at}".rstrip()] if began else []
     if status.phase == "serving":
         models = [f"curl {url}/v1/models" for url in status.endpoints[:1]]
         return [*models, f"srtctl check {run}", f"srtctl logs {run} -f", f"srtctl cancel {run}"]
-    return [f"srtctl status {run}", f"srtctl logs {run} -f", f"srtctl cancel {run}"] if status.job_id else []
+    follow = f"srtctl logs {run} {status.client} -f" if status.phase == "benchmarking" else f"srtctl logs {run} -f"
+    return [f"srtctl status {run}", follow, f"srtctl cancel {run}"] if status.job_id else []
 
 
 def table_lines(statuses: Sequence[RunStatus]) -> list[str]:
@@ -123,7 +126,11 @@ def _job(status: RunStatus) -> str:
         return ""
     times = [
         f"{label} {duration(seconds)}"
-        for label, seconds in (("queued", status.queued_seconds), ("start-up", status.startup_seconds))
+        for label, seconds in (
+            ("queued", status.queued_seconds),
+            ("start-up", status.startup_seconds),
+            ("benchmark", status.benchmark_seconds),
+        )
         if seconds is not None
     ]
     return ", ".join([status.job_id, *times])

@@ -20,8 +20,6 @@ NO_PROFILE = "none"
 # Known keys that are not built yet: whether a run would go wrong without them, and why they are not used.
 NOT_BUILT: dict[str, tuple[Severity, str]] = {
     "ssh": ("error", "jobs are submitted from this machine"),
-    "default_mounts": ("warning", "processes run on the node itself"),
-    "use_segment_sbatch_directive": ("warning", "no `--segment` is asked for"),
     "srtctl_root": ("warning", "srtctl needs no copy of itself on the cluster"),
     "reporting": ("warning", "results stay in the run directory"),
     "cloud": ("warning", "results stay in the run directory"),

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from srtctl.reading.mounts import Mounts
 from srtctl.reading.types import EnvTable, SbatchTable, SlurmTime, Text
 from srtctl.reading.validation import Strict
 
@@ -48,6 +49,16 @@ class ClusterProfile(Strict):
         default="none",
         description="How processes enter the image: `pyxis`, `apptainer`, or `none` to run them on the node itself.",
     )
+    service_container: Text | None = Field(
+        default=None,
+        description="Image of etcd and NATS, as `model.container` names one; default: the engine's.",
+    )
+    default_mounts: Mounts = Field(
+        default_factory=list,
+        description="What every container sees: a mapping of source to target, or a list of `SOURCE:TARGET[:OPTIONS]`. A "
+        "relative source begins at this file's folder; a recipe's mounts win where both have one target.",
+        examples=[{"/shared": "/shared"}, ["/cache:/cache:ro"]],
+    )
     default_sbatch_directives: SbatchTable = Field(
         default_factory=dict,
         description="#SBATCH options of every job, without the dashes; null is an option without a value. A recipe's "
@@ -59,6 +70,11 @@ class ClusterProfile(Strict):
     )
     use_exclusive_sbatch_directive: bool = Field(
         default=True, description="Ask for whole nodes by `--exclusive`; false where nodes are shared."
+    )
+    use_segment_sbatch_directive: bool = Field(
+        default=False,
+        description="Ask by `--segment` for nodes that lie together, all of a job in one segment (Slurm 24.05 and newer, "
+        "with topology/block).",
     )
     output_dir: Text | None = Field(
         default=None,
@@ -85,6 +101,13 @@ class ClusterProfile(Strict):
         default="python3",
         description="Python on the nodes that runs the checks: a command, or an absolute path.",
         examples=["/usr/bin/python3.11"],
+    )
+    dynamo_python: Text | None = Field(
+        default=None,
+        description="Python on the machine that submits, with the same Dynamo as the nodes have: `apply` asks it for what a "
+        "recipe uses and submits nothing where that is missing. Only with `container_runtime: none`; the job asks in any "
+        "case, before the engines start.",
+        examples=["/shared/stack/bin/python3"],
     )
     mpi: Text = Field(
         default="pmix",

@@ -2,11 +2,13 @@
 
 from srtctl.frontends.dynamo import dynamo_frontend, dynamo_frontend_env, router_mode
 from srtctl.frontends.kinds import DYNAMO, check_kind, has_process, is_direct, router_of
+from srtctl.frontends.nginx import NGINX, nginx
 from srtctl.frontends.rules import check_frontend
 from srtctl.frontends.targets import Target
 
 __all__ = [
     "DYNAMO",
+    "NGINX",
     "Target",
     "check_frontend",
     "check_kind",
@@ -14,6 +16,7 @@ __all__ = [
     "dynamo_frontend_env",
     "has_process",
     "is_direct",
+    "nginx",
     "router_mode",
     "router_of",
 ]

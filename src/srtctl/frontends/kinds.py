@@ -61,6 +61,14 @@ def check_kind(recipe: Recipe) -> Iterator[Diagnostic]:
             "frontend.type",
             hint=f"use {_others(recipe.engine.type)}",
         )
+    several = recipe.frontend.enable_multiple_frontends and recipe.frontend.num_additional_frontends > 0
+    if several and name != DYNAMO:
+        yield Diagnostic(
+            "plan/several-frontends",
+            f"several frontends behind nginx are for frontend `{DYNAMO}`; this recipe has `{name}`",
+            "frontend.enable_multiple_frontends",
+            hint=f"say `enable_multiple_frontends: false`, or use `frontend.type: {DYNAMO}`",
+        )
     for role_name, role in recipe.roles.items() if name != DYNAMO else ():
         if role.sidecar is not None:
             yield Diagnostic(

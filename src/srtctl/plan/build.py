@@ -7,12 +7,18 @@ from dataclasses import dataclass, field, replace
 
 from srtctl.backends import BACKENDS
 from srtctl.backends.base import Backend, Layout, WorkerShape
+from srtctl.backends.openengine import check_openengine
+from srtctl.benchmarks import check_benchmark
 from srtctl.cluster.load import LoadedCluster
 from srtctl.diagnostics import Collector, Diagnostic
 from srtctl.frontends import check_frontend, check_kind
+from srtctl.plan.client import LoadPoint, make_client
+from srtctl.plan.direct import check_direct
 from srtctl.plan.entrance import Entrance
 from srtctl.plan.environment import check_environment
+from srtctl.plan.extras import Extras
 from srtctl.plan.heads import Heads, place_heads
+from srtctl.plan.inside import resolve_inside
 from srtctl.plan.model import PLAN_VERSION, Health, Model, Plan, Runtime
 from srtctl.plan.placement import Placed, Request, place
 from srtctl.plan.ports import Ledger
@@ -40,11 +46,12 @@ def build_plan(loaded: LoadedRecipe, cluster: LoadedCluster) -> BuildResult:
     found = Collector()
     site = resolve_site(recipe, cluster, found)
     found.items += check_environment(recipe, cluster, site.visible_devices_env)
+    inside = resolve_inside(recipe, cluster, site, found)
     plan = _Builder(recipe, site, found).build(loaded.document.file)
     diagnostics += [_located(d, loaded) for d in found.items]
     if plan is None or any(d.severity == "error" for d in diagnostics):
         return BuildResult(None, tuple(diagnostics))
-    return BuildResult(replace(plan, warnings=tuple(diagnostics)), tuple(diagnostics))
+    return BuildResult(replace(inside.surround(plan), warnings=tuple(diagnostics)), tuple(diagnostics))
 
 
 @dataclass(slots=True)
@@ -65,11 +72,13 @@ class _Builder:
         requests, worker_nodes = _requests(recipe, gpus)
         placed, problems = place(requests, site.gpus_per_node)
         self.found.items += problems
+        self.found.items += check_direct(recipe, placed)
+        self.found.items += check_benchmark(recipe.benchmark, recipe.engine.type)
         heads = place_heads(recipe, worker_nodes, self.found)
         shapes = [None if p.role in broken else self._shape(backend, p) for p in placed]
         if self.found.failed:
             return None
-        pairs = [(p, s) for p, s in zip(placed, shapes, strict=True) if s is not None]
+        pairs = [(p.shared_by(len(s.processes)), s) for p, s in zip(placed, shapes, strict=True) if s is not None]
         return self._assemble(source, backend, heads, pairs)
 
     def _add(self, found: list[Diagnostic]) -> bool:
@@ -81,7 +90,10 @@ class _Builder:
         """Asked once for all workers of a role that lie alike: a plan has few kinds of workers, and may have thousands."""
         key = placed.role, Layout(placed.gpus)
         if key not in self._shapes:
-            self._shapes[key], problems = backend.shape(self.recipe, *key)
+            shape, problems = backend.shape(self.recipe, *key)
+            if shape is not None:
+                problems = [*problems, *check_openengine(backend.name, self.recipe, placed.role, shape)]
+            self._shapes[key] = shape
             self.found.items += [d for d in problems if d not in self.found.items]
         return self._shapes[key]
 
@@ -90,6 +102,7 @@ class _Builder:
     ) -> Plan | None:
         recipe, site = self.recipe, self.site
         ledger = Ledger(site.ephemeral_port_floor, site.nodes_share_host, recipe.resources.port_offset)
+        extras = Extras(recipe, heads, ledger, self.found)
         ports = self._claim_workers(ledger, placed)
         entrance = Entrance(recipe, heads, ledger, self.found)
         if self.found.failed:
@@ -97,6 +110,8 @@ class _Builder:
         make = WorkerFactory(recipe, site, backend, entrance.dynamo_env)
         workers = tuple(make(p, s, [ports[p.name, rank] for rank in range(len(p.nodes))]) for p, s in placed)
         opened = entrance.open(workers, ports)
+        model = Model(site.model_path, backend.served_name(recipe, site.model_path))
+        load = LoadPoint(heads.benchmark, opened.endpoint, ports)
         startup = recipe.health_check.seconds
         return Plan(
             version=PLAN_VERSION,
@@ -104,18 +119,22 @@ class _Builder:
             source=source,
             nodes=heads.total,
             gpus_per_node=site.gpus_per_node,
-            model=Model(site.model_path, backend.served_name(recipe, site.model_path)),
+            model=model,
             workers=workers,
-            services=entrance.services,
+            services=(
+                *entrance.services,
+                *opened.proxies,
+                *extras.services(entrance.dynamo_env, site.gpus_per_node, site.containers),
+            ),
             frontends=opened.frontends,
             endpoint=opened.endpoint,
-            client=None,
+            client=make_client(recipe, model, site.gpus_per_node, workers, load, self.found),
             claims=ledger.claims,
             checks=select_checks(workers, opened.mode, recipe.checks, self.found),
             slurm=site.slurm,
             health=Health(startup=startup, gate=startup),
             environment=site.environment,
-            identity={},
+            identity=recipe.identity.table,
             files={**_engine_files(backend, recipe), **opened.files},
             runtime=Runtime(site.runtime_python, site.network_interface, site.mpi, "none", ()),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from srtctl.cluster.load import LoadedCluster
@@ -9,6 +10,7 @@ from srtctl.diagnostics import Diagnostic, Span
 from srtctl.plan.ports import FAMILIES
 from srtctl.recipe.model import Recipe
 
+_VARIABLE = re.compile(r"\$[A-Za-z_]\w*|\$\{(?!RUN_DIR\}|SCRATCH\})[A-Za-z_]\w*\}")
 _ADDRESS = "it is the address of the process's own node"
 _CLAIMED = "it is an address and a claimed port"
 
@@ -22,6 +24,8 @@ OWNED: Mapping[str, str] = {
     "DYN_DISCOVERY_BACKEND": "workers are found through etcd",
     "ETCD_ENDPOINTS": _CLAIMED,
     "NATS_SERVER": _CLAIMED,
+    "DYN_ADVERTISE_GRPC_ENDPOINT": f"{_CLAIMED}, where `direct_dispatch` asks for it",
+    "DYN_ROUTER_DIRECT_DISPATCH": "it follows from `direct_dispatch`",
 }
 
 
@@ -42,6 +46,19 @@ def check_environment(recipe: Recipe, cluster: LoadedCluster, visible_devices_en
                 key, planned = planes[name]
                 message = f"`{name}: {value}` contradicts `{key}`, which is `{planned}`"
                 yield Diagnostic("plan/owned-env", message, path, places.get(name), f"remove it, and set `{key}`")
+            elif found := _variable(value, path, places.get(name)):
+                yield found
+    if found := _variable(recipe.model.path, "model.path", None):
+        yield found
+
+
+def _variable(value: str, path: str, span: Span | None) -> Diagnostic | None:
+    """A warning where a value is one variable of a shell: the public launcher reads it where it is started."""
+    if not _VARIABLE.fullmatch(value):
+        return None
+    message = f"`{path}: {value}` is passed on as it is written: srtctl reads no variables of your shell"
+    hint = "write the value itself" if span else f"give the value: `--set {path}=…`"
+    return Diagnostic("plan/not-expanded", message, path, span, hint, severity="warning")
 
 
 def _tables(

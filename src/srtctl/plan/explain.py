@@ -139,7 +139,7 @@ def _not_built(model: type[BaseModel], path: KeyPath) -> str:
         return ""
     if model is ClusterProfile:
         return PROFILE_NOT_BUILT[str(path[0])][1] if path[0] in PROFILE_NOT_BUILT else ""
-    rows = (row for row in NOT_BUILT if not row.values and fits(path[: row.pattern.count(".") + 1], row.pattern))
+    rows = (row for row in NOT_BUILT if row.whole and fits(path[: row.pattern.count(".") + 1], row.pattern))
     return next((row.reason for row in rows), "")
 
 
@@ -149,15 +149,16 @@ def _later(model: type[BaseModel], path: KeyPath) -> list[Key]:
     below = [
         Key(row.pattern.rpartition(".")[2], row.reason)
         for row in NOT_BUILT
-        if not row.values and row.pattern.count(".") == len(path) and fits(path, row.pattern.rpartition(".")[0])
+        if row.whole and row.pattern.count(".") == len(path) and fits(path, row.pattern.rpartition(".")[0])
     ]
     values = [
         Key(
-            ", ".join(f"`{value}`" if isinstance(value, str) else str(value).lower() for value in row.values),
+            ", ".join(f"`{value}`" if isinstance(value, str) else str(value).lower() for value in row.values)
+            or "anything but `enabled: false`",
             row.reason,
         )
         for row in NOT_BUILT
-        if row.values and fits(path, row.pattern)
+        if not row.whole and fits(path, row.pattern)
     ]
     return values + below
 

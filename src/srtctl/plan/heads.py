@@ -6,15 +6,20 @@ from dataclasses import dataclass
 
 from srtctl.diagnostics import Collector
 from srtctl.recipe.model import Placement, Recipe
+from srtctl.recipe.services import ServicePlacement
 
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Node indices; `total` is what the job asks for. Dedicated nodes follow the workers', so those keep their indices."""
+    """Node indices; `total` is what the job asks for. Dedicated nodes follow the workers', so those keep their indices.
+
+    The first of `frontends` is where clients send their requests; `services` are as in the recipe.
+    """
 
     infra: int
-    frontend: int
+    frontends: tuple[int, ...]
     benchmark: int
+    services: tuple[int, ...]
     total: int
 
 
@@ -22,8 +27,10 @@ def place_heads(recipe: Recipe, worker_nodes: int, found: Collector) -> Heads:
     """The nodes that `placement` keys ask for; a node that the job does not have is a finding."""
     total = worker_nodes
 
-    def resolve(placement: Placement, path: str) -> int:
+    def resolve(placement: Placement | ServicePlacement, path: str) -> int:
         nonlocal total
+        if placement.node == "infra":
+            return infra
         if placement.node == "dedicated":
             total += 1
             return total - 1
@@ -40,4 +47,17 @@ def place_heads(recipe: Recipe, worker_nodes: int, found: Collector) -> Heads:
     infra = resolve(recipe.infra.placement, "infra.placement.node")
     frontend = resolve(recipe.frontend.placement, "frontend.placement.node")
     benchmark = resolve(recipe.benchmark.placement, "benchmark.placement.node")
-    return Heads(infra, frontend, benchmark, total)
+    services = tuple(
+        resolve(service.placement, f"services.{index}.placement.node") if service.enabled else 0
+        for index, service in enumerate(recipe.services)
+    )
+    return Heads(infra, _frontends(recipe, frontend, worker_nodes), benchmark, services, total)
+
+
+def _frontends(recipe: Recipe, first: int, worker_nodes: int) -> tuple[int, ...]:
+    """One node a frontend: the first, then the workers' nodes after it, round to those before it."""
+    settings = recipe.frontend
+    if not settings.enable_multiple_frontends:
+        return (first,)
+    order = (first, *range(first + 1, worker_nodes), *range(min(first, worker_nodes)))
+    return order[: 1 + settings.num_additional_frontends]

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 from srtctl.plan.model import Service, node_address
 from srtctl.recipe.model import Dynamo
+from srtctl.references import bundle_file
+
+ETCD, NATS = "etcd", "nats"
+NATS_FILE = "nats.conf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +26,19 @@ def needs_nats(dynamo: Dynamo) -> bool:
     return "nats" in (dynamo.request_plane, dynamo.event_plane)
 
 
-def services(node: int, ports: InfrastructurePorts) -> tuple[Service, ...]:
+def nats_files(max_payload_mb: int | None) -> dict[str, str]:
+    """nats-server's configuration file, which alone takes a payload limit; none where its default holds."""
+    return {} if max_payload_mb is None else {NATS_FILE: f"max_payload: {max_payload_mb * 1024 * 1024}\n"}
+
+
+def services(node: int, ports: InfrastructurePorts, max_payload_mb: int | None) -> tuple[Service, ...]:
     """etcd, and NATS when a plane asks for it, on `node`. Their data lives in the job's node-local scratch folder."""
     address = node_address(node)
     client, peer = f"http://{address}:{ports.etcd_client}", f"http://{address}:{ports.etcd_peer}"
     etcd = ("etcd", "--name", "etcd", "--data-dir", "${SCRATCH}/etcd",
             "--listen-client-urls", client, "--advertise-client-urls", client,
             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"etcd={peer}")  # fmt: skip
-    found = [Service("etcd", node, etcd, {}, ports.etcd_client, "", ())]
+    found = [Service(ETCD, node, etcd, {}, ports.etcd_client, "", ())]
     if ports.nats is not None:
         nats = (
             "nats-server",
@@ -40,8 +49,9 @@ def services(node: int, ports: InfrastructurePorts) -> tuple[Service, ...]:
             "--jetstream",
             "--store_dir",
             "${SCRATCH}/nats",
+            *(() if max_payload_mb is None else ("--config", bundle_file(NATS_FILE))),
         )
-        found.append(Service("nats", node, nats, {}, ports.nats, "", ()))
+        found.append(Service(NATS, node, nats, {}, ports.nats, "", ()))
     return tuple(found)
 
 

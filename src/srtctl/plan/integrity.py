@@ -27,6 +27,7 @@ def _names(plan: Plan) -> Iterator[tuple[str, str]]:
     named = [(f"workers.{i}", w.name) for i, w in enumerate(plan.workers)]
     named += [(f"services.{i}", s.name) for i, s in enumerate(plan.services)]
     named += [(f"frontends.{i}", f.name) for i, f in enumerate(plan.frontends)]
+    named += [("client", plan.client.name)] if plan.client else []
     named += [
         (f"workers.{i}.processes.{k}", p.name) for i, w in enumerate(plan.workers) for k, p in enumerate(w.processes)
     ]
@@ -45,6 +46,7 @@ def _nodes(plan: Plan) -> Iterator[tuple[str, str]]:
     ]
     placed += [(f"services.{i}", s.node) for i, s in enumerate(plan.services)]
     placed += [(f"frontends.{i}", f.node) for i, f in enumerate(plan.frontends)]
+    placed += [("client", plan.client.node)] if plan.client else []
     placed += [(f"claims.{i}", c.node) for i, c in enumerate(plan.claims)]
     placed += [("endpoint", plan.endpoint.node)] if plan.endpoint else []
     for path, node in placed:
@@ -96,13 +98,16 @@ def _claims(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _ports(plan: Plan) -> Iterator[tuple[str, str]]:
     claimed = {(c.node, port) for c in plan.claims for port in range(c.first, c.first + c.count)}
-    used = [(f"services.{i}", s.node, s.port) for i, s in enumerate(plan.services)]
-    used += [(f"frontends.{i}", f.node, f.port) for i, f in enumerate(plan.frontends)]
+    singles = [(f"services.{i}", s) for i, s in enumerate(plan.services)]
+    singles += [(f"frontends.{i}", f) for i, f in enumerate(plan.frontends)]
+    used = [(where, single.node, single.port) for where, single in singles if single.port is not None]
     used += [("endpoint", plan.endpoint.node, plan.endpoint.port)] if plan.endpoint else []
     for index, worker in enumerate(plan.workers):
         for rank, process in enumerate(worker.processes):
             where = f"workers.{index}.processes.{rank}"
-            used += [(f"{where}.publishers.{i}", process.node, p.port) for i, p in enumerate(process.publishers)]
+            used += [
+                (f"{where}.publishers.{i}", process.node, p.port) for i, p in enumerate(process.publishers) if p.port
+            ]
             if process.ready_port is not None and (process.node, process.ready_port) not in claimed:
                 yield f"{where}.ready_port", f"is {process.ready_port}, which nothing claims on node {process.node}"
     for path, node, port in used:

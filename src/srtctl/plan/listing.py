@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from srtctl.plan.model import Check, Plan, Service, Worker, node_address
+from srtctl.plan.model import Check, Client, Plan, Service, Worker, node_address
 from srtctl.plan.names import ranges, span
 from srtctl.plan.shell import flag_groups, lines, word
 
@@ -43,6 +43,8 @@ def listing(plan: Plan) -> Listing:
                 )
     out |= {("services", s.name): tuple(_service(s)) for s in plan.services}
     out |= {("frontends", f.name): tuple(_service(f)) for f in plan.frontends}
+    if plan.client:
+        out["client", plan.client.name] = tuple(_client(plan.client))
     out |= {("files", name): tuple(text.splitlines()) for name, text in plan.files.items()}
     out |= {("checks", c.name): tuple(_check(c)) for c in plan.checks}
     return out
@@ -80,8 +82,8 @@ def _placement(worker: Worker) -> str:
         + (f" serving rank{'s' * (len(p.serves) > 1)} {ranges(p.serves)}" if p.serves else "")
         for p in worker.processes
     ]
-    mpi = ", one MPI job" if worker.launcher == "mpi" else ""
-    return f"{worker.name}: {worker.engine} {worker.role}, DP{worker.dp_size}{mpi}, {'; '.join(places)}"
+    launched = {"node": "", "task": ", a task a process", "mpi": ", one MPI job"}[worker.launcher]
+    return f"{worker.name}: {worker.engine} {worker.role}, DP{worker.dp_size}{launched}, {'; '.join(places)}"
 
 
 def _ports(plan: Plan) -> dict[str, list[str]]:
@@ -93,7 +95,7 @@ def _ports(plan: Plan) -> dict[str, list[str]]:
         elsewhere = "" if home.get(claim.owner) == claim.node else f" on node {claim.node}"
         found[claim.owner].append(f"{claim.purpose} {span(claim)}{elsewhere}")
     for process in (p for w in plan.workers for p in w.processes):
-        found[process.name] += [f"rank {p.dp_rank} publishes on {p.port}" for p in process.publishers]
+        found[process.name] += [f"rank {p.dp_rank} publishes on {p.place}" for p in process.publishers]
         if process.ready_port is not None:
             found[process.name].append(f"ready when {process.ready_port} answers")
     return found
@@ -101,10 +103,19 @@ def _ports(plan: Plan) -> dict[str, list[str]]:
 
 def _service(service: Service) -> Iterator[str]:
     yield f"node {service.node}"
-    yield f"port {service.port}"
+    if service.port is not None:
+        yield f"port {service.port}"
+    if service.start == "after":
+        yield "after the workers"
     address = node_address(service.node)
     yield from _argv(service.argv, address, OWN)
     yield from _assignments(service.env, address)
+
+
+def _client(client: Client) -> Iterator[str]:
+    yield f"node {client.node}"
+    yield from _assignments(client.env, node_address(client.node))
+    yield from client.script.splitlines()
 
 
 def _check(check: Check) -> Iterator[str]:

@@ -18,10 +18,15 @@ def node_address(node: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """The ZMQ socket of one global DP rank: (rank, bound port)."""
+    """The ZMQ socket of one global DP rank: (rank, bound port). Port 0 is *discovered*: the engine chooses, and tells."""
 
     dp_rank: int
     port: int
+
+    @property
+    def place(self) -> str:
+        """Its port in words."""
+        return str(self.port) if self.port else "a port of its choice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,8 @@ class Process:
 class Worker:
     """One logical engine instance; one Slurm step.
 
-    `launcher`: `node` runs each process once; `mpi` runs it once a GPU, as one MPI job whose rank 0 is the leader.
+    `launcher`: `node` runs a process a node; `task` several, whose nodes then stand in `nodes` once for each; `mpi` runs
+    each process once a GPU, as one MPI job whose rank 0 is the leader.
     `image` is the container it runs in, empty for the node itself; `setup` are commands that each of its nodes runs first.
     """
 
@@ -66,7 +72,7 @@ class Worker:
     engine: str
     nodes: tuple[int, ...]
     dp_size: int
-    launcher: Literal["node", "mpi"]
+    launcher: Literal["node", "task", "mpi"]
     processes: tuple[Process, ...]
     image: str
     srun_options: Mapping[str, str | None]
@@ -75,18 +81,20 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Infrastructure (etcd, NATS) or a frontend: one process on one node, ready when `port` answers.
+    """One process on one node that is no worker: infrastructure, a frontend, an extra one. Ready when `port` answers, at
+    once where that is None.
 
-    `image` and `setup` are as a worker's.
+    `image` and `setup` are as a worker's. `start`: before the workers, or after every worker is registered.
     """
 
     name: str
     node: int
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    port: int
+    port: int | None
     image: str
     setup: tuple[tuple[str, ...], ...]
+    start: Literal["before", "after"] = "before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +148,15 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class SlurmRequest:
-    """What the job asks Slurm for. `directives` are further `#SBATCH --key[=value]` lines from recipe and profile."""
+    """What the job asks Slurm for. `segment`: all nodes in one. `directives` are further `#SBATCH --key[=value]` lines from
+    recipe and profile."""
 
     time_limit: str | None
     account: str | None
     partition: str | None
     gpus_directive: bool
     exclusive: bool
+    segment: bool
     directives: Mapping[str, str | None]
 
 
@@ -202,3 +212,10 @@ class Plan:
     files: Mapping[str, str]
     runtime: Runtime
     warnings: tuple[Diagnostic, ...] = field(default=())
+
+    @property
+    def proxies(self) -> tuple[Service, ...]:
+        """The services that clients talk to: nginx before several frontends."""
+        return tuple(
+            s for s in self.services if self.endpoint and (s.node, s.port) == (self.endpoint.node, self.endpoint.port)
+        )

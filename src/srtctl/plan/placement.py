@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from srtctl.diagnostics import Diagnostic
 from srtctl.plan.names import count, name_list
@@ -29,6 +29,16 @@ class Placed:
     role: str
     nodes: tuple[int, ...]
     gpus: tuple[tuple[int, ...], ...]
+
+    def shared_by(self, processes: int) -> Placed:
+        """The same, with a node and its GPUs for each of `processes`: where several lie on a node they share it equally."""
+        each = processes // len(self.nodes)
+        parts = [
+            (node, gpus[part * len(gpus) // each : (part + 1) * len(gpus) // each])
+            for node, gpus in zip(self.nodes, self.gpus, strict=True)
+            for part in range(each)
+        ]
+        return replace(self, nodes=tuple(node for node, _ in parts), gpus=tuple(gpus for _, gpus in parts))
 
 
 @dataclass(slots=True)

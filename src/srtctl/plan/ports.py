@@ -32,8 +32,11 @@ FAMILIES: dict[str, Family] = {
     "kv_events": Family(5200, "KV publishers of an engine: base + global DP rank"),
     "nixl": Family(5600, "NIXL handshakes of vLLM: base + what the rank adds"),
     "http": Family(6100, "an engine's HTTP server"),
+    "service": Family(7000, "an extra service of the recipe"),
     "system": Family(7500, "a sidecar's status server (DYN_SYSTEM_PORT is a signed 16-bit number)", I16_MAX),
     "frontend": Family(8000, "the frontend that clients talk to"),
+    "nginx": Family(8000, "nginx, which clients talk to where there are several frontends"),
+    "behind_nginx": Family(8080, "a frontend behind nginx"),
     "dist_init": Family(8300, "rendezvous of a worker's nodes, and what SGLang binds above it"),
     "bootstrap": Family(8998, "prefill bootstrap server of SGLang, of vLLM's Mooncake connector"),
     "grpc": Family(9100, "an engine's native gRPC server"),
@@ -72,9 +75,10 @@ class Ledger:
         """
         problems = [replace(d, path=path) for d in self._limits(purpose, owner, first, count)]
         hosts_done: set[int] = set()
-        for node in nodes:
+        for node in dict.fromkeys(nodes):
             claim = Claim(node, first, count, purpose, owner)
             if self._host(node) in hosts_done:
+                self._claims += [] if problems else [claim]
                 continue
             hosts_done.add(self._host(node))
             other = self._overlap(self._host(node), first, count)
@@ -118,11 +122,14 @@ class Ledger:
                 )
             ]
         done: set[int] = set()
-        for node in nodes:
+        for node in dict.fromkeys(nodes):
+            claim = Claim(node, first, count, purpose, owner)
             if self._host(node) not in done:
                 done.add(self._host(node))
-                self._add(Claim(node, first, count, purpose, owner))
+                self._add(claim)
                 self._next[self._host(node), purpose] = first + count
+            else:  # the same interval of the same host, under the name of each of its nodes
+                self._claims.append(claim)
         return first, []
 
     def _host(self, node: int) -> int:

@@ -21,7 +21,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "gpus_per_node": "GPUs of each node.",
         "model": "The model that is served.",
         "workers": "The logical engine instances, in order of role and number.",
-        "services": "Infrastructure that the others need first: etcd, NATS.",
+        "services": "Infrastructure that the others need (etcd, NATS, nginx), and the extra ones of the recipe.",
         "frontends": "What takes requests and routes them to workers.",
         "endpoint": "Where clients send requests; null where nothing serves them.",
         "client": "What is run against the deployment once it serves, and ends the job; null: it serves until cancelled.",
@@ -42,7 +42,8 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "engine": "The engine's name in the recipe.",
         "nodes": "Its nodes in order of node rank; the first is the leader's.",
         "dp_size": "Data-parallel ranks of the worker.",
-        "launcher": "`node`: each process runs once; `mpi`: once a GPU, as one MPI job whose rank 0 is the leader.",
+        "launcher": "`node`: a process a node; `task`: several, each a task of the step; `mpi`: each process once a GPU, as one "
+        "MPI job whose rank 0 is the leader.",
         "processes": "Its processes, one a node, in order of node rank.",
         "image": "The container image it runs in; empty: on the node itself.",
         "srun_options": "Further options of its step, without the dashes; null is an option without a value.",
@@ -65,15 +66,19 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "argv": _ARGV,
         "env": _ENV,
     },
-    "Publisher": {"dp_rank": "Global data-parallel rank inside the worker.", "port": "The port it binds."},
+    "Publisher": {
+        "dp_rank": "Global data-parallel rank inside the worker.",
+        "port": "The port it binds; 0: any, and the engine tells which.",
+    },
     "Service": {
         "name": "Its name; also that of its Slurm step.",
         "node": _NODE,
         "argv": _ARGV,
         "env": _ENV,
-        "port": "The port that answers when it is up.",
+        "port": "The port that answers when it is up; null where nothing is waited for.",
         "image": "The container image it runs in; empty: on the node itself.",
         "setup": "Commands that run first, in order; each must succeed.",
+        "start": "`before` the workers, or `after` every worker is registered.",
     },
     "Client": {
         "name": "Its name; also that of its Slurm step.",
@@ -107,6 +112,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "partition": "Partition; null for the cluster's default.",
         "gpus_directive": "Whether GPUs are asked for (`--gpus-per-node`).",
         "exclusive": "Whether nodes are asked for exclusively.",
+        "segment": "Whether all nodes are asked for in one segment.",
         "directives": "Further `#SBATCH` options without dashes; null for one without a value.",
     },
     "Health": {

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from srtctl.backends.openengine import SERVES
 from srtctl.diagnostics import Collector
+from srtctl.plan.direct import advertised_port
 from srtctl.plan.model import Check, CheckTarget, Worker
 from srtctl.recipe.model import CheckSetting
+
+#: Engines that register without a sidecar, and were seen to name their status server then (ai-dynamo 1.6.1).
+SELF_REGISTERING = frozenset({"mocker"})
 
 #: The target of a check that looks at everything at once.
 DEPLOYMENT = CheckTarget("", None)
@@ -17,9 +22,9 @@ def select_checks(
 ) -> tuple[Check, ...]:
     """The checks that apply to what is planned, in the order in which layers fail (that of `settings`).
 
-    `mode` is Dynamo's router mode. Only workers behind sidecars can be told apart in discovery.
+    `mode` is Dynamo's router mode. Only workers whose cards name a status server can be told apart in discovery.
     """
-    if not all(w.processes[0].sidecar for w in workers):
+    if not all(w.processes[0].sidecar or w.engine in SELF_REGISTERING for w in workers):
         if any(setting.enabled for setting in settings.values()):
             found.warning(
                 "plan/no-checks",
@@ -42,7 +47,8 @@ def _targets(workers: Sequence[Worker], mode: str) -> dict[str, tuple[CheckTarge
     Every rank of every worker is registered and pinned. Every publisher is listened to; its events are proven at the
     router where the router indexes them: with prefill and decode that is the prefill side only, since the decode
     router keeps no index. Outside KV mode the router neither honours a rank nor names one in its answer, and it
-    indexes nothing: what needs a pinned request is left out.
+    indexes nothing: what needs a pinned request is left out. Where any engine is called directly, the others are
+    looked at too.
     """
     ranks = tuple(CheckTarget(w.name, rank) for w in workers for rank in range(w.dp_size))
     pinnable = ranks if mode == "kv" else ()
@@ -51,8 +57,10 @@ def _targets(workers: Sequence[Worker], mode: str) -> dict[str, tuple[CheckTarge
     indexed = tuple(target for target in published if target.worker not in decoding)
     return {
         "placement": tuple(CheckTarget(w.name, None) for w in workers),
+        "capabilities": tuple(CheckTarget(w.name, None) for w in workers if speaks_openengine(w)),
         "registration": ranks,
         "rank_routing": pinnable,
+        "direct_dispatch": tuple(CheckTarget(w.name, None) for w in workers) if any(map(_advertises, workers)) else (),
         "publishers": published,
         "kv_events": indexed,
         "cache_reuse": indexed,
@@ -61,5 +69,14 @@ def _targets(workers: Sequence[Worker], mode: str) -> dict[str, tuple[CheckTarge
     }
 
 
+def _advertises(worker: Worker) -> bool:
+    return any(advertised_port(process.sidecar) for process in worker.processes)
+
+
 def _published(worker: Worker) -> list[int]:
     return sorted(p.dp_rank for process in worker.processes for p in process.publishers)
+
+
+def speaks_openengine(worker: Worker) -> bool:
+    """Whether the engine serves OpenEngine: its flags say so (`backends/openengine.py`)."""
+    return not SERVES.isdisjoint(worker.processes[0].argv)

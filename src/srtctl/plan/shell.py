@@ -14,7 +14,8 @@ _REFERENCE = re.compile(r"(\$\{NODE_ADDR\[\d+\]\}|\$\{RUN_DIR\}|\$\{SCRATCH\})")
 def word(value: str) -> str:
     """One shell word that expands to `value`, its references filled in by the job."""
     parts = _REFERENCE.split(value)
-    if len(parts) == 1:
+    # In single quotes a reader, and shellcheck, take `$` and backticks for a mistake.
+    if len(parts) == 1 and not re.search("[$`]", value):
         return shlex.quote(value)
     return '"' + "".join(part if i % 2 else re.sub(r'([\\"$`])', r"\\\1", part) for i, part in enumerate(parts)) + '"'
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from srtctl.cluster.load import LoadedCluster
 from srtctl.cluster.model import ClusterProfile
 from srtctl.diagnostics import Collector, did_you_mean
+from srtctl.plan.containers import Containers
 from srtctl.plan.model import SlurmRequest
 from srtctl.recipe.model import Recipe
 
@@ -28,6 +29,7 @@ class Site:
     runtime_python: str
     network_interface: str | None
     mpi: str
+    containers: Containers
 
 
 def resolve_site(recipe: Recipe, cluster: LoadedCluster, found: Collector) -> Site:
@@ -49,14 +51,6 @@ def resolve_site(recipe: Recipe, cluster: LoadedCluster, found: Collector) -> Si
             f"{'no cluster profile' if cluster.path is None else 'the cluster profile does not say'}: assuming {', '.join(assumed)}",
             hint="write a srtslurm.yaml, or name one with --cluster",
         )
-    if profile.container_runtime != "none":
-        found.error(
-            "plan/container-runtime",
-            f"container runtime `{profile.container_runtime}` is not built yet",
-            path="cluster.container_runtime",
-            span=cluster.span("container_runtime"),
-            hint="`container_runtime: none` runs the engines from the nodes' own PATH",
-        )
     if not profile.use_exclusive_sbatch_directive and not recipe.resources.port_offset:
         found.warning(
             "plan/shared-nodes",
@@ -70,6 +64,7 @@ def resolve_site(recipe: Recipe, cluster: LoadedCluster, found: Collector) -> Si
         partition=recipe.slurm.partition or profile.default_partition,
         gpus_directive=profile.use_gpus_per_node_directive,
         exclusive=profile.use_exclusive_sbatch_directive,
+        segment=profile.use_segment_sbatch_directive,
         directives={**profile.default_sbatch_directives, **recipe.sbatch_directives},
     )
     return Site(
@@ -83,6 +78,9 @@ def resolve_site(recipe: Recipe, cluster: LoadedCluster, found: Collector) -> Si
         runtime_python=profile.runtime_python,
         network_interface=profile.network_interface,
         mpi=profile.mpi,
+        containers=Containers(
+            profile.container_runtime, profile.containers, str(cluster.path.parent) if cluster.path else ""
+        ),
     )
 
 

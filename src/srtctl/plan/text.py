@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import groupby, zip_longest
 
-from srtctl.plan.model import Check, Plan
-from srtctl.plan.names import count, ranges
+from srtctl.plan.model import Check, Client, Plan, Service, Worker
+from srtctl.plan.names import count, name_list, ranges
 from srtctl.plan.paint import Paint
+from srtctl.plan.shell import word
 from srtctl.plan.textcommands import command_lines
 from srtctl.plan.textports import port_lines
 
@@ -36,14 +37,50 @@ def _head(plan: Plan, paint: Paint) -> Iterator[str]:
         yield f"{label:<9}  {text}"
     slurm = [f"{k} {v}" for k, v in (("account", plan.slurm.account), ("partition", plan.slurm.partition)) if v]
     yield f"slurm      {', '.join([*slurm, 'time limit ' + (plan.slurm.time_limit or 'of the partition')])}"
+    if plan.identity:
+        yield f"identity   {', '.join(_identity(plan))}"
+    yield from _containers(plan)
     if plan.endpoint:
-        yield f"endpoint   http://<node {plan.endpoint.node}>:{plan.endpoint.port}/v1"
+        yield f"endpoint   http://<node {plan.endpoint.node}>:{plan.endpoint.port}/v1{_before(plan)}"
+
+
+def _before(plan: Plan) -> str:
+    """What clients talk to where that is not the frontend itself."""
+    names = ", ".join(proxy.name for proxy in plan.proxies)
+    return f", {names} before {count(len(plan.frontends), 'frontend')}" if names else ""
+
+
+def _containers(plan: Plan) -> Iterator[str]:
+    """The images and who runs in each, the mounts, and what is set up first."""
+    prepared: list[Worker | Service] = [*plan.services, *plan.frontends, *plan.workers]
+    placed: list[Worker | Service | Client] = [*prepared, *([plan.client] if plan.client else [])]
+    for image in dict.fromkeys(item.image for item in placed if item.image):
+        names = name_list(tuple(dict.fromkeys(_kind(item) for item in placed if item.image == image)))
+        yield f"image      {image} ({plan.runtime.container}): {names}"
+    if plan.runtime.mounts:
+        yield f"mounts     {', '.join(plan.runtime.mounts)}"
+    for argv in dict.fromkeys(argv for item in prepared for argv in item.setup):
+        yield f"set-up     {' '.join(map(word, argv))}"
+
+
+def _kind(item: Worker | Service | Client) -> str:
+    """What to call it where its number does not matter."""
+    return item.role if isinstance(item, Worker) else item.name.rstrip("0123456789").rstrip("-")
+
+
+def _identity(plan: Plan) -> Iterator[str]:
+    """`model org/name at 4f96cc5`, `image x:1`, `dynamo 1.6.1`."""
+    model = plan.identity.get("model", {})
+    if model:
+        yield f"model {' at '.join(model[key] for key in ('repo', 'revision') if key in model)}"
+    yield from (f"image {image}" for image in plan.identity.get("container", {}).values())
+    yield from (f"{name} {version}" for name, version in sorted(plan.identity.get("frameworks", {}).items()))
 
 
 def _workers(plan: Plan) -> list[str]:
     """`2 prefill on sglang, DP2, each 16 GPUs on 2 nodes`, a line for each kind."""
     kinds = Counter(
-        (w.role, w.engine, w.dp_size, sum(len(p.gpus) for p in w.processes), len(w.nodes)) for w in plan.workers
+        (w.role, w.engine, w.dp_size, sum(len(p.gpus) for p in w.processes), len(set(w.nodes))) for w in plan.workers
     )
     return [
         f"{many:,} {role} on {engine}, DP{dp}, {'each ' if many > 1 else ''}{count(gpus, 'GPU')} on {count(nodes, 'node')}"
@@ -91,6 +128,8 @@ def _beside(plan: Plan) -> dict[int, list[str]]:
         beside[node] = [f"{mode} sidecar" if many == 1 else f"{many} {mode} sidecars" for mode, many in found.items()]
     for extra in (*plan.services, *plan.frontends):
         beside[extra.node].append(extra.name)
+    if plan.client:
+        beside[plan.client.node].append(plan.client.name)
     return beside
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from srtctl.plan.model import Plan, Process
+from srtctl.plan.model import Client, Plan, Process
 from srtctl.plan.names import name_list, ranges
 from srtctl.plan.paint import Paint
 from srtctl.plan.shell import flag_groups, lines, word
@@ -51,12 +51,22 @@ def command_lines(plan: Plan, paint: Paint) -> Iterator[str]:
                 yield from _print(command, paint)
         if not few:
             yield from _others(processes, paint)
+    if plan.client:
+        yield from _client(plan.client, paint)
+
+
+def _client(client: Client, paint: Paint) -> Iterator[str]:
+    """The environment, and the script as it is."""
+    title = f"{client.name} on node {client.node}, once every check is done; its end is the end of the job"
+    yield from _print(_Command(title, ("export", *_words(client.env, ()))), paint)
+    yield from client.script.rstrip().splitlines()
 
 
 def _commands(process: Process) -> Iterator[_Command]:
     note = ""
     if published := process.publishers:
-        ranks, ports = ranges(p.dp_rank for p in published), ranges(p.port for p in published)
+        ranks = ranges(p.dp_rank for p in published)
+        ports = ranges(p.port for p in published) if published[0].port else "ports of its choice"
         note = f", publishes KV events of rank{'s' * (len(published) > 1)} {ranks} on {ports}"
     yield _Command(f"{process.name} on node {process.node}{note}", _words(process.env, process.argv))
     if side := process.sidecar:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from srtctl.backends.base import Backend, ProcessContext, ProcessShape, WorkerShape
+from srtctl.plan.direct import advertise_flags, advertises
 from srtctl.plan.model import Process, Publisher, Sidecar, Worker, node_address
 from srtctl.plan.placement import Placed
 from srtctl.plan.site import Site
 from srtctl.recipe.model import Recipe
-from srtctl.sidecars import sidecar_settings, worker_env
+from srtctl.sidecars import sidecar_command, sidecar_settings, worker_env
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,24 @@ class WorkerFactory:
             argv=command.argv,
             env={**devices, **command.env, **registration, **self.recipe.roles[placed.role].env},
             ready_port=command.ready_port,
-            sidecar=self._sidecar(placed.role, process, context) if process.sidecar else None,
-            publishers=tuple(Publisher(r, mine["kv_events"] + r) for r in process.publisher_ranks),
+            sidecar=self._sidecar(placed, process, context) if process.sidecar else None,
+            publishers=tuple(_publisher(rank, mine.get("kv_events")) for rank in process.publisher_ranks),
         )
 
-    def _sidecar(self, role: str, process: ProcessShape, context: ProcessContext) -> Sidecar | None:
+    def _sidecar(self, placed: Placed, process: ProcessShape, context: ProcessContext) -> Sidecar | None:
+        role = placed.role
         settings = self.recipe.roles[role].sidecar
         if settings is None:
             return None
-        argv = (*self.backend.sidecar(self.recipe, role, context), *sidecar_settings(settings))
+        native = self.backend.sidecar(self.recipe, role, context)
+        argv = sidecar_command(settings, role, native, context.ports["grpc"], context.model_path)
+        if process.serves and advertises(self.recipe, placed.name, role):
+            argv += advertise_flags(context.address, context.ports["grpc"])
+        argv += sidecar_settings(settings)
         env = {**worker_env(self.dynamo_env, context.address, context.ports["system"]), **self.recipe.roles[role].env}
         return Sidecar("serving" if process.serves else "telemetry", argv, env)
+
+
+def _publisher(dp_rank: int, base: int | None) -> Publisher:
+    """Nothing is claimed (`base` None) where the engine chooses the ports of its publishers."""
+    return Publisher(dp_rank, 0 if base is None else base + dp_rank)

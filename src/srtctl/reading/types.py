@@ -43,6 +43,16 @@ OptionName = Annotated[
 SbatchTable = dict[
     OptionName, Annotated[str | None, BeforeValidator(_text_or_null, json_schema_input_type=str | int | float | None)]
 ]
+
+
+def _option(value: Any) -> Any:
+    """Empty text too is an option without a value, as v1 writes it."""
+    return _text_or_null(value) or None
+
+
+SrunTable = dict[
+    OptionName, Annotated[str | None, BeforeValidator(_option, json_schema_input_type=str | int | float | None)]
+]
 FlagTable = dict[OptionName, Any]
 
 # sbatch(1), --time: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]].

@@ -61,6 +61,11 @@ class Checks(Strict):
         default_factory=CheckSetting,
         description="Every process runs on the node and the GPUs of the plan, and its planned ports listen.",
     )
+    capabilities: Check = Field(
+        default_factory=CheckSetting,
+        description="Every engine that speaks OpenEngine reports what the plan needs: schema revision, role, model, KV "
+        "events, handoff, LoRA, multimodal input.",
+    )
     registration: Check = Field(
         default_factory=CheckSetting,
         description="Every planned worker is registered with the router, with every planned data-parallel rank.",
@@ -68,6 +73,11 @@ class Checks(Strict):
     rank_routing: Check = Field(
         default_factory=CheckSetting,
         description="A request pinned to each data-parallel rank is answered by that rank.",
+    )
+    direct_dispatch: Check = Field(
+        default_factory=CheckSetting,
+        description="Requests reach the engines that are to be called directly from the frontend, and the others "
+        "through their sidecars.",
     )
     publishers: Check = Field(
         default_factory=CheckSetting,

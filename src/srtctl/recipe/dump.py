@@ -17,7 +17,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     # PyYAML writes these line breaks of YAML 1.1 as they are into single quotes, where they read back as blanks.
-    style = '"' if any(c in value for c in "\x85\u2028\u2029") else None
+    odd = any(c in value for c in "\x85\u2028\u2029")
+    style = '"' if odd else "|" if value.strip().count("\n") else None
     return dumper.represent_scalar(STR, value, style=style)
 
 

@@ -45,8 +45,10 @@ def check_setting(value: Any) -> Any:
 #: In the order they run: the first layer that fails is the one that is named.
 CHECK_NAMES = (
     "placement",
+    "capabilities",
     "registration",
     "rank_routing",
+    "direct_dispatch",
     "publishers",
     "kv_events",
     "cache_reuse",
@@ -108,8 +110,25 @@ SidecarArgs = Annotated[
 ]
 
 
+WorkerNumber = Annotated[int, Field(ge=0)]
+
+
+def workers_or_all(value: Any) -> Any:
+    """true, false or None stay, and a list of worker numbers."""
+    if value is None or isinstance(value, bool):
+        return value
+    if not isinstance(value, list):
+        raise refuse("type", f"must be true, false or a list of worker numbers, not {shown(value)}", bool_hint(value))
+    for number in value:
+        if type(number) is not int or number < 0:
+            raise refuse("value", f"must hold worker numbers, not {shown(number)}", "workers count from 0: [0, 1]")
+        if value.count(number) > 1:
+            raise refuse("value", f"names worker {number} twice", "name each worker once")
+    return value
+
+
 def with_sidecar_defaults(data: Any) -> Any:
-    """Fill `roles.*.sidecar` from `dynamo.sidecar`, `sidecar_args`, `sidecar_startup_timeout`; `data` is not changed.
+    """Fill `roles.*.sidecar` from `dynamo.sidecar`, `sidecar_args` and its other defaults; `data` is not changed.
 
     A role's mapping of args is laid over the default mapping; a list, on either side, replaces. A default that is
     itself wrong is not copied, so that it is reported once, where it stands.
@@ -136,6 +155,9 @@ def _sidecar(own: Any, dynamo: Mapping[str, Any]) -> Any:
     timeout = dynamo.get("sidecar_startup_timeout")
     if type(timeout) is int and timeout >= 1:
         filled.setdefault("startup_timeout", timeout)
+    binary = dynamo.get("sidecar_binary")
+    if isinstance(binary, str) and binary:
+        filled.setdefault("binary", binary)
     try:
         default = _flags_or_words(dynamo.get("sidecar_args", {}))
     except PydanticCustomError:

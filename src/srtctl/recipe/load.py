@@ -25,7 +25,17 @@ __all__ = ["LoadedRecipe", "Variant", "dump_resolved", "load_recipe", "load_vari
 SHOWN_NAMES = 12
 
 # Tables whose values are text, where YAML may have read a number.
-TEXT_TABLES = ("environment.*", "sbatch_directives.*", "frontend.env.*", "roles.*.env.*")
+TEXT_TABLES = (
+    "environment.*",
+    "sbatch_directives.*",
+    "benchmark.env.*",
+    "identity.frameworks.*",
+    "srun_options.*",
+    "frontend.env.*",
+    "dynamo.source.*",
+    "roles.*.env.*",
+    "roles.*.srun_options.*",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from srtctl.reading.types import EnvTable, SbatchTable, SlurmTime
+from srtctl.reading.mounts import Mounts
+from srtctl.reading.types import EnvTable, SbatchTable, SlurmTime, SrunTable, Text
 from srtctl.reading.validation import Strict
 from srtctl.recipe import inputs
 from srtctl.recipe.arguments import Arguments
@@ -19,7 +20,9 @@ from srtctl.recipe.checks import Checks, CheckSetting
 from srtctl.recipe.dynamo import Dynamo, Infra
 from srtctl.recipe.frontend import Frontend
 from srtctl.recipe.placement import Placement
+from srtctl.recipe.record import Identity, NoProfiling, Off, Unbuilt, Unprofiled
 from srtctl.recipe.roles import ROLE_NAMES, KvEvents, Role, RoleName, Roles, Sidecar
+from srtctl.recipe.services import ExtraService
 
 __all__ = [
     "Benchmark",
@@ -27,8 +30,10 @@ __all__ = [
     "Checks",
     "Dynamo",
     "Engine",
+    "ExtraService",
     "Frontend",
     "HealthCheck",
+    "Identity",
     "Infra",
     "KvEvents",
     "Model",
@@ -118,7 +123,9 @@ class Engine(Strict):
 
     model_config = ConfigDict(extra="allow")
 
-    type: Literal["sglang", "vllm", "trtllm"] = Field(description="Engine: `sglang`, `vllm` or `trtllm`.")
+    type: Literal["sglang", "vllm", "trtllm", "mocker"] = Field(
+        description="Engine: `sglang`, `vllm`, `trtllm`, or `mocker`, which has no model."
+    )
 
     @property
     def knobs(self) -> dict[str, Any]:
@@ -152,9 +159,10 @@ class Recipe(Strict):
     resources: Resources = Field(default_factory=Resources, description="The nodes a run asks for.")
     slurm: Slurm = Field(default_factory=Slurm, description="Account, partition and time limit of the job.")
     engine: Annotated[
-        Engine, BeforeValidator(inputs.engine, json_schema_input_type=Literal["sglang", "vllm", "trtllm"] | Engine)
+        Engine,
+        BeforeValidator(inputs.engine, json_schema_input_type=Literal["sglang", "vllm", "trtllm", "mocker"] | Engine),
     ] = Field(
-        description="Engine of every role: `sglang`, `vllm` or `trtllm`, or a mapping of `type` and its knobs.",
+        description="Engine of every role: `sglang`, `vllm`, `trtllm` or `mocker`, or a mapping of `type` and its knobs.",
         examples=["sglang", {"type": "vllm", "connector": "nixl"}],
     )
     role_table: Roles = Field(alias="roles", description="The workers: `agg`, or `prefill` and `decode`.")
@@ -180,6 +188,46 @@ class Recipe(Strict):
         description="Further #SBATCH options without the dashes; null is an option without a value.",
         examples=[{"reservation": "demo", "requeue": None}],
     )
+
+    srun_options: SrunTable = Field(
+        default_factory=dict,
+        description="Further options of `srun` for every worker, without the dashes; null is an option without a value.",
+        examples=[{"mem": "0", "container-remap-root": None}],
+    )
+    container_mounts: Mounts = Field(
+        default_factory=list,
+        description="What containers see beside the model and the run: a mapping of source to target, or a list of "
+        "`SOURCE:TARGET[:OPTIONS]`. A relative source begins at the cluster profile's folder.",
+        examples=[{"/shared/cache": "/cache"}, ["/data:/data:ro", "tmpfs:/dev/shm:size=100%"]],
+    )
+    extra_mount: Mounts = Field(
+        default_factory=list,
+        description="As `container_mounts`, which win where both mount at one target.",
+        examples=[["/data:/data:ro"]],
+    )
+    setup_script: Text | None = Field(
+        default=None,
+        description="A bash script that runs on each node of a worker, in its container, before its processes start: "
+        "one in `configs/` beside the cluster profile, or an absolute path.",
+        examples=["install-deps.sh"],
+    )
+
+    services: list[ExtraService] = Field(
+        default_factory=list,
+        description="Extra processes beside the deployment, in the order they start.",
+        examples=[[{"name": "exporter", "command": ["exporter", "--port", "{port}"], "port": "auto"}]],
+    )
+    identity: Identity = Field(
+        default_factory=Identity, description="What model, image and frameworks are meant to be, for the record."
+    )
+    enable_config_dump: bool = Field(
+        default=True, description="Changes nothing: the bundle of every run holds every setting as it runs."
+    )
+    profiling: Unprofiled = Field(default_factory=NoProfiling, description="Profiler windows: not built.")
+    post_eval: Unbuilt = Field(default_factory=Off, description="An evaluation after the benchmark: not built.")
+    reporting: Unbuilt = Field(default_factory=Off, description="Sending results elsewhere: not built.")
+    telemetry: Unbuilt = Field(default_factory=Off, description="Metrics collection: not built.")
+    observability: Unbuilt = Field(default_factory=Off, description="Metrics collection: not built.")
 
     @model_validator(mode="before")
     @classmethod

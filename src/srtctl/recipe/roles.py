@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from srtctl.reading.types import EnvTable, FlagTable, Seconds
+from srtctl.reading.types import EnvTable, FlagTable, Seconds, SrunTable
 from srtctl.reading.validation import Strict
 from srtctl.recipe import inputs
 from srtctl.recipe.inputs import SidecarArgs
@@ -25,6 +25,18 @@ class KvEvents(Strict):
 class Sidecar(Strict):
     """Dynamo process beside each engine process that needs one; it registers the worker and relays its KV events."""
 
+    kind: Literal["native", "openengine"] = Field(
+        default="native",
+        description="What engine and sidecar speak: `native`, the engine's own gRPC, with the sidecar made for it; or "
+        "`openengine`, one protocol and one sidecar for every engine (TensorRT-LLM has no other).",
+    )
+    binary: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Program of the sidecar in the image; default: `dynamo.sidecar_binary`, else Dynamo's Python module "
+        "for the engine, or `dynamo-openengine-sidecar`.",
+        examples=["dynamo-openengine-sidecar", "/opt/dynamo/dynamo-sidecar"],
+    )
     args: SidecarArgs = Field(
         default_factory=dict,
         description="Extra sidecar flags: a mapping as in `roles.*.args`, or a list of words passed as they are.",
@@ -77,10 +89,25 @@ class Role(Strict):
     sidecar: Annotated[Sidecar | None, BeforeValidator(inputs.switch, json_schema_input_type=bool | Sidecar | None)] = (
         Field(
             default=None,
-            description="Run the native engine server with a Dynamo sidecar: true, false, or a mapping of `args` and "
-            "`startup_timeout`; default: `dynamo.sidecar`.",
-            examples=[True, {"startup_timeout": 600}],
+            description="Run the native engine server with a Dynamo sidecar: true, false, or a mapping of `kind`, "
+            "`binary`, `args` and `startup_timeout`; default: `dynamo.sidecar`.",
+            examples=[True, {"kind": "openengine"}, {"startup_timeout": 600}],
         )
+    )
+    srun_options: SrunTable = Field(
+        default_factory=dict,
+        description="Further options of `srun` for this role's workers, over those of the recipe; null is an option "
+        "without a value.",
+        examples=[{"mem": "0", "container-remap-root": None}],
+    )
+    direct_dispatch: Annotated[
+        bool | list[int] | None,
+        BeforeValidator(inputs.workers_or_all, json_schema_input_type=bool | list[inputs.WorkerNumber] | None),
+    ] = Field(
+        default=None,
+        description="Workers whose engines the frontend calls directly: true, false, or a list of worker numbers, so "
+        "that a fleet migrates one worker at a time; default: `dynamo.direct_dispatch`.",
+        examples=[True, [0]],
     )
 
 

@@ -9,7 +9,8 @@ from pathlib import Path, PurePosixPath
 from srtctl.diagnostics import Diagnostic, DiagnosticError
 from srtctl.plan.model import Plan
 from srtctl.plan.serial import plan_json
-from srtctl.render.scripts import job_script, single_script, worker_script
+from srtctl.render.containers import check_run_dir
+from srtctl.render.scripts import COMMAND, client_command, client_script, job_script, single_script, worker_script
 
 #: The machinery, the same in every bundle: what both sides share, the job's side, a node's side.
 STATIC = ("runtime.sh", "job.sh", "node.sh")
@@ -21,8 +22,9 @@ MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 def bundle_files(plan: Plan, run_dir: str, recipe_yaml: str) -> dict[str, str]:
     """Every file of the bundle by relative path. `run_dir` is the absolute folder that the job will find it in.
 
-    Raises DiagnosticError when the job script would be too large for Slurm.
+    Raises DiagnosticError when the job script would be too large for Slurm, or the folder cannot be mounted.
     """
+    check_run_dir(plan, run_dir)
     out = {name: files("srtctl.render").joinpath(name).read_text() for name in STATIC} | {
         "job.sbatch": job_script(plan, run_dir),
         "plan.json": plan_json(plan),
@@ -34,6 +36,11 @@ def bundle_files(plan: Plan, run_dir: str, recipe_yaml: str) -> dict[str, str]:
         f"frontends/{f.name}.sh": single_script(f, "frontend", f"{f.name} on node {f.node}") for f in plan.frontends
     }
     out |= {f"workers/{w.name}.sh": worker_script(w) for w in plan.workers}
+    if plan.client:
+        out |= {
+            f"client/{plan.client.name}.sh": client_script(plan.client),
+            f"client/{COMMAND}": client_command(plan.client),
+        }
     out |= {f"files/{name}": text for name, text in plan.files.items()}
     out |= _checks_package()
     if len(out["job.sbatch"].encode()) > MAX_SCRIPT_BYTES:

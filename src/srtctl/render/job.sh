@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # The job itself, in the batch script on the first node: the same file in every bundle. job.sbatch calls, in this order,
-# open_run, bind_nodes, probe_claims, probe_stack, service, frontend, worker, expect, gate, run_checks, serve.
+# open_run, bind_nodes, probe_claims, probe_stack, service, frontend, worker, expect, reach, gate, run_checks, and at the end serve or benchmark.
 # The job ends with its first failure, with a named cause. Every way out goes through `finish`.
 # SC2016: what stands in single quotes here expands in the shell that it is given to. SC1091: checked by itself. SC2153: from runtime.sh.
 # shellcheck disable=SC2016,SC1091,SC2153
@@ -9,24 +9,37 @@ source "$RUN_DIR/runtime.sh"
 declare -A STEP_TASKS=()
 STEPS=()
 EXPECTED=()
+REACHES=()
 CPU_BIND=()
+CONTAINERS=none  # how steps enter images: none, pyxis, apptainer
+CONTAINER_ENV=() # variables whose values here count inside too, whatever an image says
+MOUNTS=()
+IMAGE=     # of the steps that follow; empty: they run on the node itself
+WRITABLE=  # whether those change their image as they see it
+OPTIONS=() # further options of srun for the steps that follow
 SERVING=
+CLIENT= # the step whose end is no failure by itself
+CLEANUP_TIMEOUT=60 # seconds that Slurm may take to clear away an earlier job of this bundle
 
 open_run() { # what an earlier job of this bundle left moves to attempts/<job id>
   mkdir -p "$LOGS" "$STATE" "$EVENTS"
   local earlier
   if [[ -s $STATE/job_id ]]; then
     earlier=$(<"$STATE/job_id")
-    if [[ $earlier != "$SLURM_JOB_ID" && -n $(squeue --noheader --jobs "$earlier" --format %T 2>/dev/null) ]]; then
-      say "job $earlier is still using $RUN_DIR: render the recipe to another folder, or cancel that job first"
-      exit 1
-    fi
+    until [[ $earlier == "$SLURM_JOB_ID" || -z $(squeue --noheader --jobs "$earlier" --format %T 2>/dev/null) ]]; do
+      # A job that has said how it ended is only being cleaned up by Slurm.
+      if [[ ! -e $STATE/end.json ]] || ((SECONDS > CLEANUP_TIMEOUT)); then
+        say "job $earlier is still using $RUN_DIR: render the recipe to another folder, or cancel that job first"
+        exit 1
+      fi
+      pause 0.5
+    done
     [[ $earlier != "$SLURM_JOB_ID" ]] || earlier+=.$((${SLURM_RESTART_COUNT:-1} - 1))
     mkdir -p "$RUN_DIR/attempts/$earlier"
     mv "$STATE" "$EVENTS" "$RUN_DIR/attempts/$earlier/"
     [[ ! -e $RUN_DIR/checks.json ]] || mv "$RUN_DIR/checks.json" "$RUN_DIR/attempts/$earlier/"
     mkdir -p "$STATE" "$EVENTS" "$RUN_DIR/attempts/$earlier/logs"
-    find "$LOGS" -maxdepth 1 -name '*.log' ! -name "job.$SLURM_JOB_ID.log" -exec mv -t "$RUN_DIR/attempts/$earlier/logs" {} +
+    find "$LOGS" -mindepth 1 -maxdepth 1 \( -name '*.log' -o -type d \) ! -name "job.$SLURM_JOB_ID.log" -exec mv -t "$RUN_DIR/attempts/$earlier/logs" {} +
   fi
   printf '%s\n' "$SLURM_JOB_ID" >"$STATE/job_id"
   trap 'finish cancelled 0 "cancelled"' TERM INT
@@ -38,7 +51,9 @@ open_run() { # what an earlier job of this bundle left moves to attempts/<job id
 }
 
 on_time_limit() {
-  if [[ $SERVING ]]; then
+  if [[ $CLIENT ]]; then
+    finish time_limit 1 "the time limit came before the $CLIENT ended"
+  elif [[ $SERVING ]]; then
     finish time_limit 0 "served until its time limit"
   else
     finish time_limit 1 "the time limit came before the deployment was ready"
@@ -121,9 +136,11 @@ probe_claims() { # probe_claims FILE: every planned port is free on its node, or
 
 probe_stack() { # probe_stack NODE PYTHON: the installed Dynamo has what the plan uses, or the job ends here and says what it lacks
   local said code
-  said=$(srun --overlap --input=none --nodes=1 --ntasks=1 --nodelist="$(names_of "$1")" --job-name=probe-stack \
-    env PYTHONPATH="$RUN_DIR/lib" timeout 10 "$2" -m srtctl.checks.stack "$RUN_DIR/plan.json" 2>"$LOGS/probe-stack.log")
+  entering
+  said=$(env "${ENTER_ENV[@]}" srun --overlap --input=none --nodes=1 --ntasks=1 --nodelist="$(names_of "$1")" --job-name=probe-stack \
+    "${SRUN_ENTERS[@]}" "${ENTER[@]}" timeout 10 "$2" "$RUN_DIR/lib/srtctl/checks/stack.py" "$RUN_DIR/plan.json" 2>"$LOGS/probe-stack.log")
   code=$?
+  [[ ! $said || $code == 4 ]] || say "$said"
   case $code in
   0) ;;
   4) finish failed 1 "$said" ;;
@@ -142,6 +159,7 @@ names_of() { # names_of 0-1,4 -> the host names, comma separated
 service() { start_step "$1" "$2" "$3"; await_steps "$STARTUP_TIMEOUT" "$1"; } # ready before the next line runs
 frontend() { start_step "$1" "$2" "$3"; }
 worker() { start_step "$1" "$2" "$3"; } # one step over its nodes: Slurm stops them together
+task_worker() { TASKS_A_NODE=$4 start_step "$1" "$2" "$3"; } # the same with so many tasks on each of its nodes
 mpi_worker() { start_step "$@"; } # the same as one MPI job: so many ranks on each of its nodes, rank 0 on the first
 
 start_step() { # start_step NAME NODES SCRIPT [RANKS,... MPI]
@@ -149,10 +167,43 @@ start_step() { # start_step NAME NODES SCRIPT [RANKS,... MPI]
   names=$(names_of "$2")
   count=$(($(tr -cd , <<<"$names" | wc -c) + 1))
   STEPS+=("$name")
-  STEP_TASKS[$name]=$count
+  STEP_TASKS[$name]=$((count * ${TASKS_A_NODE:-1}))
   event step_started step="$name"
   say "starting $name on $names"
   run_step "$name" "$names" "$count" "$3" "${@:4}" &
+}
+
+containers() { # containers RUNTIME [VARIABLE...]: how steps enter their images, and whose values here count inside
+  CONTAINERS=$1
+  CONTAINER_ENV=("${@:2}")
+}
+
+mounts() { MOUNTS=("$@"); } # mounts SOURCE:TARGET[:OPTIONS]...: what every image sees of the nodes
+in_image() { IMAGE=$1 WRITABLE=; } # in_image IMAGE: the steps that follow run there
+in_writable_image() { IMAGE=$1 WRITABLE=1; } # the same, and their set-up changes it; each step has its own
+on_the_node() { IMAGE=; } # the steps that follow run on the node itself
+with_options() { OPTIONS=("$@"); } # with_options [OPTION...]: srun starts the steps that follow with these too
+
+joined() { (IFS=,; echo "$*"); }
+
+entering() { # what leads into IMAGE: environment of srun in ENTER_ENV, its options in SRUN_ENTERS, words before the command in ENTER
+  ENTER_ENV=() SRUN_ENTERS=() ENTER=()
+  [[ $IMAGE ]] || return 0
+  # A TMPDIR of the node need not exist in the image, whose /tmp does.
+  [[ " ${CONTAINER_ENV[*]} " == *' TMPDIR '* ]] || ENTER_ENV=(-u TMPDIR)
+  case $CONTAINERS in
+  pyxis)
+    SRUN_ENTERS=(--container-image="$IMAGE" --container-mounts="$(joined "${MOUNTS[@]}")" --no-container-mount-home --no-container-entrypoint
+      ${WRITABLE:+--container-writable})
+    ((${#CONTAINER_ENV[@]} == 0)) || SRUN_ENTERS+=(--container-env="$(joined "${CONTAINER_ENV[@]}")")
+    ;;
+  apptainer)
+    local name
+    for name in "${CONTAINER_ENV[@]}"; do ENTER_ENV+=("APPTAINERENV_$name=${!name}"); done
+    [[ ! $WRITABLE ]] || ENTER_ENV+=(SETUP_EACH_RANK=1) # every rank has an overlay of its own
+    ENTER=(apptainer exec --nv ${WRITABLE:+--writable-tmpfs} --bind "$(joined "${MOUNTS[@]}")" "$IMAGE")
+    ;;
+  esac
 }
 
 rank_hosts() { # rank_hosts NAMES RANKS: the host of each MPI rank, a line a rank
@@ -165,8 +216,11 @@ rank_hosts() { # rank_hosts NAMES RANKS: the host of each MPI rank, a line a ran
 }
 
 run_step() { # in the background: one srun, its exit code in state/<step>.step
-  local name=$1 code hosts='' tasks=(--nodes="$3" --ntasks="$3" --ntasks-per-node=1 --nodelist="$2")
+  local name=$1 code hosts='' a_node=${TASKS_A_NODE:-1}
+  local tasks=(--nodes="$3" --ntasks=$(($3 * a_node)) --ntasks-per-node="$a_node" --nodelist="$2")
+  ((a_node == 1)) || tasks+=(--overcommit)
   trap : TERM INT USR1
+  entering
   if (($# > 4)); then
     hosts=$STATE/$name.hosts # a list, because nodes may have different numbers of ranks
     rank_hosts "$2" "$5" >"$hosts"
@@ -175,8 +229,9 @@ run_step() { # in the background: one srun, its exit code in state/<step>.step
   (
     trap - TERM INT USR1
     printf '%d\n' "$BASHPID" >"$STATE/$name.srun"
-    exec env -u SLURM_NTASKS_PER_NODE STEP="$name" ${hosts:+SLURM_HOSTFILE="$hosts"} srun --overlap --kill-on-bad-exit=1 --wait=30 --input=none \
-      "${CPU_BIND[@]}" "${tasks[@]}" --job-name="$name" --output="$LOGS/$name.log" bash "$RUN_DIR/$4"
+    exec env -u SLURM_NTASKS_PER_NODE "${ENTER_ENV[@]}" STEP="$name" ${hosts:+SLURM_HOSTFILE="$hosts"} srun --overlap --kill-on-bad-exit=1 --wait=30 --input=none \
+      "${CPU_BIND[@]}" "${tasks[@]}" "${OPTIONS[@]}" --job-name="$name" --output="$LOGS/$name.log" \
+      "${SRUN_ENTERS[@]}" "${ENTER[@]}" bash "$RUN_DIR/$4"
   )
   code=$?
   printf '%d\n' "$code" >"$STATE/$name.step.new"
@@ -187,7 +242,7 @@ run_step() { # in the background: one srun, its exit code in state/<step>.step
 check_steps() { # the first step that ended ends the job
   local name
   for name in "${STEPS[@]}"; do
-    [[ -e $STATE/$name.step ]] || continue
+    [[ $name != "$CLIENT" && -e $STATE/$name.step ]] || continue
     [[ $(<"$STATE/$name.step") != 143 ]] || await_cancel
     finish failed 1 "$(failure_cause "$name")"
   done
@@ -202,9 +257,14 @@ await_cancel() { # a step was stopped from outside: where nothing ended by itsel
 }
 
 failure_cause() { # failure_cause STEP: what the processes of the job said first, in words
-  local step=$1 line try words
-  for ((try = 0; try < 20; try++)); do # another node's file may appear late on a shared file system
-    line=$(grep -h -E '"event":"(exited|not_listening)"' "$EVENTS"/node-*.jsonl 2>/dev/null | sort | head -n 1)
+  local step=$1
+  first_words '(exited|not_listening)' 20 || echo "step $step ended with exit code $(<"$STATE/$step.step"); see logs/$step.log"
+}
+
+first_words() { # first_words EVENTS TRIES: the words of the first such event of any node; false where there is none
+  local line try words
+  for ((try = 0; try < $2; try++)); do # another node's file may appear late on a shared file system
+    line=$(grep -h -E "\"event\":\"$1\"" "$EVENTS"/node-*.jsonl 2>/dev/null | sort | head -n 1)
     words=$(sed -n 's/.*"words":"\(.*\)"}$/\1/p' <<<"$line" | sed 's/\\\(.\)/\1/g')
     if [[ $words ]]; then
       printf '%s\n' "$words"
@@ -212,7 +272,7 @@ failure_cause() { # failure_cause STEP: what the processes of the job said first
     fi
     pause 0.25
   done
-  echo "step $step ended with exit code $(<"$STATE/$step.step"); see logs/$step.log"
+  return 1
 }
 
 await_steps() { # await_steps SECONDS STEP...: every task of these steps has said that it is ready
@@ -244,17 +304,32 @@ expect() { # expect TYPE workers=N ranks=N [kv_sources=all]: what the router mus
   EXPECTED+=("$*")
 }
 
-gate() { # gate ENDPOINT TIMEOUT [PYTHON]: every process is up, then every planned worker is registered with every planned rank
-  local frontend=$1 timeout=$2 python=${3:-} deadline missing why before=
+reach() { # reach NODE ENGINE_NODE PORT OWNER: from NODE that gRPC port must be reachable before the gate passes
+  REACHES+=("$*")
+}
+
+probe_reaches() { # every `reach` holds, or the job ends here and says which port cannot be reached from where
+  local node nodes said
+  mapfile -t nodes < <(printf '%s\n' "${REACHES[@]}" | cut -d ' ' -f 1 | sort -nu)
+  for node in "${nodes[@]}"; do
+    said=$(STEP=reach srun --overlap --input=none --nodes=1 --ntasks=1 --nodelist="$(names_of "$node")" --job-name=reach \
+      bash -c 'source "$RUN_DIR/node.sh"; enter_step; reach_node "$@"' reach "${REACHES[@]}" 2>"$LOGS/reach.log") ||
+      finish failed 1 "${said:-whether the engines can be reached from ${NODE_NAME[node]} could not be tried: see logs/reach.log}"
+  done
+}
+
+gate() { # gate FRONTEND,... TIMEOUT [PYTHON]: every process is up, then every planned worker is registered with every planned rank
+  local frontends=$1 timeout=$2 python=${3:-} deadline missing why before=
   await_steps "$STARTUP_TIMEOUT" "${STEPS[@]}"
   event processes_ready
-  if [[ $frontend == - ]]; then
+  ((${#REACHES[@]} == 0)) || probe_reaches
+  if [[ $frontends == - ]]; then
     event gate_passed
     return
   fi
-  say "every process is up; waiting for registrations at $frontend"
+  say "every process is up; waiting for registrations at ${frontends//,/ and }"
   deadline=$((SECONDS + timeout))
-  until missing=$(missing_registrations "$frontend"); do
+  until missing=$(missing_registrations "$frontends"); do
     [[ $missing == "$before" ]] || event gate_waiting reason="$missing"
     before=$missing
     check_steps
@@ -269,7 +344,17 @@ gate() { # gate ENDPOINT TIMEOUT [PYTHON]: every process is up, then every plann
   say "every planned worker is registered, with every planned rank"
 }
 
-missing_registrations() { # says what is missing and fails, or says nothing and succeeds
+missing_registrations() { # missing_registrations FRONTEND,...: says what the first incomplete router lacks and fails, or says nothing and succeeds
+  local frontend said
+  for frontend in ${1//,/ }; do
+    said=$(missing_at "$frontend") && continue
+    [[ $1 != *,* ]] || said+=" (frontend at $frontend)"
+    echo "$said"
+    return 1
+  done
+}
+
+missing_at() { # missing_at FRONTEND
   local metrics spec type workers ranks sources pairs have_workers have_ranks
   if ((${#EXPECTED[@]} == 0)); then # a router that exports no registrations
     http_get "$1" /v1/models | grep -q '"id"' && return
@@ -342,6 +427,26 @@ serve() { # until cancelled, or the first failure
     pause 0.5
     check_steps
   done
+}
+
+benchmark() { # benchmark NAME NODE SCRIPT: as serve, until the client ends; its end is the end of the job
+  local name=$1 code words
+  SERVING=1
+  event serving
+  CLIENT=$name
+  event client_started step="$name"
+  start_step "$@"
+  until [[ -e $STATE/$name.step ]]; do
+    pause 0.3
+    check_steps
+  done
+  code=$(<"$STATE/$name.step")
+  ((code)) || finish completed 0 "$name finished"
+  # A client that lost what it talks to ends first: what ended before or beside it says so in a moment.
+  if words=$(first_words '(exited|not_listening)' 8); then finish failed 1 "$words"; fi
+  [[ $code != 143 ]] || await_cancel
+  words=$(first_words client_ended 8) || words="step $name ended with exit code $code; see logs/$name.log"
+  finish failed 1 "$words"
 }
 
 stop_steps() { # TERM to each step, grace, then KILL; bounded whatever the steps do

@@ -1,12 +1,16 @@
 # shellcheck shell=bash
 # One task of a step, on its node: the same file in every bundle. The scripts of workers, services and frontends call
-# enter_step and supervise; the job's probes call probe_node and survey_node.
+# enter_step, then supervise or run_client; the job's probes call probe_node and survey_node.
 # SC1091: checked by itself. SC2153: STEP comes from run_step in job.sh.
 # shellcheck disable=SC1091,SC2153
 source "$RUN_DIR/runtime.sh"
 
 declare -A PART_PID=()
 STOPPING=
+EACH_TASK=
+setup=() # a step's script names its set-up commands here, each an array
+# shellcheck disable=SC2034 # run_part reads it by name
+setup_env=()
 
 enter_step() { # who am I: by my own node name, never by list order
   load_nodes
@@ -15,7 +19,7 @@ enter_step() { # who am I: by my own node name, never by list order
     [[ ${NODE_NAME[index]} != "$SLURMD_NODENAME" ]] || NODE_INDEX=$index
   done
   : "${NODE_INDEX:?"$SLURMD_NODENAME is not a node of this run"}"
-  RANK_HERE=${SLURM_LOCALID:-0} # other than 0 only in an MPI step
+  RANK_HERE=${SLURM_LOCALID:-0} # other than 0 only in a step with several tasks on a node
   SCRATCH=${TMPDIR:-/tmp}/srtctl-$SLURM_JOB_ID/$STEP.$NODE_INDEX # node-local; gone when the task ends
   ((RANK_HERE == 0)) || SCRATCH+=.$RANK_HERE
   printf '%s\n' "$SLURM_STEP_ID" >"$STATE/$STEP.stepid.$NODE_INDEX"
@@ -28,6 +32,7 @@ supervise() { # supervise PROCESS READY PART...: start the first part, wait for 
   shift 2
   trap 'STOPPING=1' TERM INT
   mkdir -p "$SCRATCH"
+  ((${#setup[@]} == 0)) || set_up "$process"
   spawn "$process" "$1"
   [[ $ready == - ]] || await_port "$process" "$1" "${ready%:*}" "${ready##*:}"
   shift
@@ -35,13 +40,35 @@ supervise() { # supervise PROCESS READY PART...: start the first part, wait for 
     spawn "$process" "$1"
     shift
   done
-  [[ $STOPPING ]] || ((RANK_HERE)) || : >"$STATE/$STEP.$NODE_INDEX.ready"
+  [[ $STOPPING ]] || [[ $RANK_HERE != 0 && ! $EACH_TASK ]] || : >"$STATE/$STEP.$NODE_INDEX${EACH_TASK:+.$RANK_HERE}.ready"
   while [[ ! $STOPPING ]]; do
     leave_when_ended "$process"
     pause 0.2
   done
   stop_parts "$process"
   leave_step 143
+}
+
+run_client() { # run_client PROCESS PART: the end of the part is the end of the task, with its exit code
+  local process=$1 part=$2 code last
+  trap 'STOPPING=1' TERM INT
+  mkdir -p "$SCRATCH" "$LOGS/$process"
+  spawn "$process" "$part"
+  until [[ $STOPPING || -e $STATE/$process.$part.exit ]]; do pause 0.2; done
+  if [[ ! $STOPPING ]]; then
+    code=$(<"$STATE/$process.$part.exit")
+    last=$(last_words "$LOGS/$process.$part.log")
+    kill -KILL -- "-${PART_PID[$part]}" 2>/dev/null # what it left in the background
+    event client_ended process="$process" part="$part" code:="$code" last="$last" words="the $process $(how_it_ended "$code" "$last")"
+    leave_step "$code"
+  fi
+  stop_parts "$process"
+  leave_step 143
+}
+
+supervise_task() { # as supervise, where each task of the node is a process of its own: all of them are waited for
+  EACH_TASK=1
+  supervise "$@"
 }
 
 supervise_rank() { # as supervise, in each task of an MPI step: rank 0 has all the parts, the others the engine alone
@@ -54,25 +81,47 @@ supervise_rank() { # as supervise, in each task of an MPI step: rank 0 has all t
   fi
 }
 
-spawn() { # spawn PROCESS PART: runs the array PART with the environment PART_env, in a process group of its own
+set_up() { # set_up PROCESS: the step's set-up commands, in order, once a node; the first that fails ends the task
+  local process=$1 command done=$STATE/$STEP.$NODE_INDEX.set_up
+  if ((RANK_HERE)) && [[ ! ${SETUP_EACH_RANK:-} ]]; then # the first rank of the node does it for all
+    until [[ -e $done || $STOPPING ]]; do pause 0.2; done
+  else
+    : >"$LOGS/$process.setup.log"
+    for command in "${setup[@]}"; do
+      spawn "$process" setup "$command"
+      until [[ $STOPPING || -e $STATE/$process.setup.exit ]]; do pause 0.2; done
+      [[ ! $STOPPING ]] || break
+      [[ $(<"$STATE/$process.setup.exit") == 0 ]] || leave_when_ended "$process"
+      wait "${PART_PID[setup]}"
+      unset "PART_PID[setup]"
+    done
+    [[ $STOPPING ]] || : >"$done"
+  fi
+  [[ $STOPPING ]] || return 0
+  stop_parts "$process"
+  leave_step 143
+}
+
+spawn() { # spawn PROCESS PART [ARRAY]: runs the array PART, or ARRAY, with the environment PART_env, in a process group of its own
   local process=$1 part=$2
   rm -f "$STATE/$process.$part.exit"
+  [[ ${3:-} ]] || : >"$LOGS/$process.$part.log"
   set -m
-  run_part "$process" "$part" 2>/dev/null &
+  run_part "$process" "$part" "${3:-$part}" 2>/dev/null &
   PART_PID[$part]=$!
   set +m
 }
 
 run_part() { # in the background: one process, its real exit code in state/<process>.<part>.exit
   local process=$1 part=$2
-  local -n words=$part environment=${part}_env
+  local -n words=$3 environment=${part}_env
   set +m
   trap : TERM INT # the whole group gets the signal; stay to record how the process took it
   (
     trap - TERM INT
     event started process="$process" part="$part" pid:="$BASHPID"
     # Dynamo and engines leave files in TMPDIR: they go with the scratch folder.
-    exec env TMPDIR="$SCRATCH" "${environment[@]}" "${words[@]}" >"$LOGS/$process.$part.log" 2>&1 </dev/null
+    exec env TMPDIR="$SCRATCH" "${environment[@]}" "${words[@]}" >>"$LOGS/$process.$part.log" 2>&1 </dev/null
   )
   record_exit "$process" "$part" $?
 }
@@ -103,13 +152,10 @@ leave_when_ended() { # leave_when_ended PROCESS: the first part that has ended b
   for part in "${!PART_PID[@]}"; do
     [[ ! $STOPPING && -e $STATE/$process.$part.exit ]] || continue
     code=$(<"$STATE/$process.$part.exit")
+    kill -KILL -- "-${PART_PID[$part]}" 2>/dev/null # children that outlived it, with its ports and GPUs
     unset "PART_PID[$part]"
     last=$(last_words "$LOGS/$process.$part.log")
-    if ((code > 128 && code <= 192)); then
-      how="was killed by SIG$(kill -l "$((code - 128))")"
-    else
-      how="exited with $code${last:+: $last}"
-    fi
+    how=$(how_it_ended "$code" "$last")
     engine_says=
     [[ $part != sidecar ]] || engine_says=$(engine_facts)
     event exited process="$process" part="$part" code:="$code" last="$last" ${engine_says:+engine="$engine_says"} \
@@ -117,6 +163,14 @@ leave_when_ended() { # leave_when_ended PROCESS: the first part that has ended b
     stop_parts "$process"
     leave_step $((code ? code : 1)) # exit code 0 is a failure too: nothing here is meant to end by itself
   done
+}
+
+how_it_ended() { # how_it_ended CODE LAST_WORDS: in words
+  if (($1 > 128 && $1 <= 192)); then
+    echo "was killed by SIG$(kill -l "$(($1 - 128))")"
+  else
+    echo "exited with $1${2:+: $2}"
+  fi
 }
 
 # shellcheck disable=SC2154 # the worker's script fills `sidecar`
@@ -130,19 +184,28 @@ engine_facts() { # what the engine beside an ended sidecar says of itself, in on
     PYTHONPATH=$RUN_DIR/lib timeout 5 "${sidecar[0]}" -m srtctl.checks.engine_info "${endpoint%:*}" "${endpoint##*:}" 2>/dev/null
 }
 
-stop_parts() { # stop_parts PROCESS: TERM to the group of each part, grace, KILL
-  local process=$1 part pid deadline=$((SECONDS + STOP_GRACE))
+stop_parts() { # stop_parts PROCESS: TERM to the group of each part, grace, KILL; the record says how long each took
+  local process=$1 part deadline=$((SECONDS + STOP_GRACE)) began
   STOPPING=1
+  began=$(date +%s%3N)
   for part in "${!PART_PID[@]}"; do kill -TERM -- "-${PART_PID[$part]}" 2>/dev/null; done
-  for part in "${!PART_PID[@]}"; do
-    pid=${PART_PID[$part]}
-    until [[ -e $STATE/$process.$part.exit ]] || ((SECONDS > deadline)); do pause 0.1; done
-    kill -KILL -- "-$pid" 2>/dev/null # what ignored TERM, or children that outlived their parent
-    wait "$pid" 2>/dev/null
-    [[ -e $STATE/$process.$part.exit ]] || record_exit "$process" "$part" 137
-    event stopped process="$process" part="$part" code:="$(<"$STATE/$process.$part.exit")"
+  while ((${#PART_PID[@]})); do
+    for part in "${!PART_PID[@]}"; do
+      if [[ -e $STATE/$process.$part.exit ]] || ((SECONDS > deadline)); then end_part "$process" "$part" "$began"; fi
+    done
+    ((${#PART_PID[@]} == 0)) || pause 0.1
   done
-  PART_PID=()
+}
+
+end_part() { # end_part PROCESS PART BEGAN: what ignored TERM, or children that outlived their parent, are killed
+  local process=$1 part=$2 took
+  kill -KILL -- "-${PART_PID[$part]}" 2>/dev/null
+  wait "${PART_PID[$part]}" 2>/dev/null
+  unset "PART_PID[$part]"
+  [[ -e $STATE/$process.$part.exit ]] || record_exit "$process" "$part" 137
+  took=$(($(date +%s%3N) - $3))
+  printf -v took '%d.%03d' $((took / 1000)) $((took % 1000))
+  event stopped process="$process" part="$part" code:="$(<"$STATE/$process.$part.exit")" seconds:="$took"
 }
 
 last_words() { # last_words LOG: its last error line, else its last line
@@ -176,6 +239,18 @@ probe_node() { # probe_node CLAIMS: false when a claimed port of this node is al
     done
   done <"$1"
   return "$busy"
+}
+
+reach_node() { # reach_node LINE...: false when a port that a `reach` of this node names does not answer; says the first such
+  local line from node port owner
+  for line in "$@"; do
+    read -r from node port owner <<<"$line"
+    [[ $from == "$NODE_INDEX" ]] || continue
+    if ! port_open "${NODE_ADDR[node]}" "$port"; then
+      echo "port $port on ${NODE_NAME[node]} (gRPC of $owner) cannot be reached from $SLURMD_NODENAME, where the frontend runs: does it listen on ${NODE_ADDR[node]}, and does a firewall let it through?"
+      return 1
+    fi
+  done
 }
 
 listeners() { # port (hexadecimal) and inode of every listening TCP socket of this node

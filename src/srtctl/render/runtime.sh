@@ -11,7 +11,7 @@ LOGS=$RUN_DIR/logs
 STATE=$RUN_DIR/state
 EVENTS=$RUN_DIR/events
 
-STOP_GRACE=${STOP_GRACE:-10}         # seconds between TERM and KILL for one process
+STOP_GRACE=${STOP_GRACE:-20}         # seconds between TERM and KILL for one process
 STARTUP_TIMEOUT=${STARTUP_TIMEOUT:-1800} # seconds a process may take until its port answers
 
 json() { # json TEXT -> a JSON string

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from srtctl import __version__
-from srtctl.plan.model import Plan, Process, Service, Worker, node_address
+from srtctl.plan.model import Client, Plan, Process, Service, Worker, node_address
 from srtctl.plan.names import ranges
 from srtctl.plan.shell import assignment, common_items, common_prefix, flag_groups, lines, word
+from srtctl.render import steps
+from srtctl.render.containers import introduction, settings
+from srtctl.render.gate import expectations, reaches, routers
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _COMMENT_COLUMN = 52
+#: File in the bundle's `client` folder: what the client runs.
+COMMAND = "command.sh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +31,12 @@ class Array:
     lines: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    line: str
-    comment: str
-
-
 def job_script(plan: Plan, run_dir: str) -> str:
     """job.sbatch. The only file that knows where the bundle lies."""
+    containers, mounts = introduction(plan)
+    parts = [part(plan) for part in (steps.probe, steps.steps, steps.later, steps.client)]
+    settled = settings(plan, [step for part in parts for step in part])
+    first, starts, later, client = ([next(settled) for _ in part] for part in parts)
     return _render(
         "job.sbatch.j2",
         plan=plan,
@@ -43,11 +45,15 @@ def job_script(plan: Plan, run_dir: str) -> str:
         directives=directives(plan, run_dir),
         environment=[f"{name}={word(value)}" for name, value in sorted(plan.environment.items())],
         interface=plan.runtime.network_interface or "",
-        probe=_probe(plan),
-        steps=_steps(plan),
-        expectations=_expectations(plan),
+        containers=containers,
+        mounts=mounts,
+        blocks=[first, starts],
+        later=later,
+        client=client,
+        expectations=expectations(plan),
+        reaches=reaches(plan),
         gate=" ".join(
-            ["gate", _address(plan), str(plan.health.gate), *([word(plan.runtime.python)] if plan.checks else [])]
+            ["gate", routers(plan), str(plan.health.gate), *([word(plan.runtime.python)] if plan.checks else [])]
         ),
         python=word(plan.runtime.python),
         pad_after=lambda text: " " * max(_COMMENT_COLUMN - len(text), 0),
@@ -67,6 +73,8 @@ def directives(plan: Plan, run_dir: str) -> list[str]:
         ours["gpus-per-node"] = str(plan.gpus_per_node)
     if slurm.exclusive:
         ours["exclusive"] = None
+    if slurm.segment:
+        ours["segment"] = str(plan.nodes)
     ours["mem"] = "0"  # --exclusive alone gives only the default memory
     if slurm.time_limit:
         ours["time"] = slurm.time_limit
@@ -89,7 +97,8 @@ def worker_script(worker: Worker) -> str:
     side_argv = [flag_groups(s.argv) for s in sidecars]
     shared_side = common_prefix(side_argv) if sidecars else 0
     env, side_env = common_items([p.env for p in worker.processes]), common_items([s.env for s in sidecars])
-    shared = [Array("engine", lines(argv[0][:shared_argv])), Array("engine_env", _assignments(env))]
+    shared = _setup(worker.setup)
+    shared += [Array("engine", lines(argv[0][:shared_argv])), Array("engine_env", _assignments(env))]
     if sidecars:
         shared += [Array("sidecar", lines(side_argv[0][:shared_side])), Array("sidecar_env", _assignments(side_env))]
     nodes = []
@@ -102,94 +111,76 @@ def worker_script(worker: Worker) -> str:
             ]
         nodes.append(
             {
-                "index": process.node,
+                "index": _selected(worker, process),
                 "comment": _process_comment(process),
                 "arrays": [a for a in arrays if a.lines],
                 "process": process.name,
-                "ready": f"127.0.0.1:{process.ready_port}" if process.ready_port else "-",
+                "ready": _ready(process),
                 "parts": "engine sidecar" if process.sidecar else "engine",
             }
         )
-    title = f"{worker.name}: {worker.engine}, {worker.role}, DP{worker.dp_size}, {_nodes_text(worker.nodes)}"
+    title = (
+        f"{worker.name}: {worker.engine}, {worker.role}, DP{worker.dp_size}, {_nodes_text(sorted(set(worker.nodes)))}"
+    )
     return _render(
         "worker.sh.j2",
         title=title,
         shared=[a for a in shared if a.lines or a.name.endswith("env")],
         nodes=nodes,
-        supervise="supervise" if worker.launcher == "node" else "supervise_rank",
+        selector="$NODE_INDEX.$RANK_HERE" if worker.launcher == "task" else "$NODE_INDEX",
+        supervise={"node": "supervise", "task": "supervise_task", "mpi": "supervise_rank"}[worker.launcher],
     )
+
+
+def _selected(worker: Worker, process: Process) -> str:
+    """The pattern by which a task of the worker's step finds its process."""
+    if worker.launcher != "task":
+        return str(process.node)
+    return f"{process.node}.{worker.nodes[: process.node_rank].count(process.node)}"
 
 
 def single_script(service: Service, part: str, title: str) -> str:
     """services/<name>.sh and frontends/<name>.sh: one process on one node."""
-    arrays = [Array(part, lines(flag_groups(service.argv))), Array(f"{part}_env", _assignments(service.env))]
+    arrays = _setup(service.setup)
+    arrays += [Array(part, lines(flag_groups(service.argv))), Array(f"{part}_env", _assignments(service.env))]
     return _render(
         "single.sh.j2",
         title=title,
         arrays=arrays,
         process=service.name,
-        ready=word(f"{node_address(service.node)}:{service.port}"),
+        ready="-" if service.port is None else word(f"{node_address(service.node)}:{service.port}"),
         part=part,
     )
 
 
-def _address(plan: Plan) -> str:
-    return word(f"{node_address(plan.endpoint.node)}:{plan.endpoint.port}") if plan.endpoint else "-"
+def client_script(client: Client) -> str:
+    """client/<name>.sh: the step of the client, which runs client/command.sh."""
+    return _render(
+        "client.sh.j2",
+        title=f"{client.name} on node {client.node}: runs {COMMAND} beside this file, as the recipe says",
+        command=word(f"${{RUN_DIR}}/client/{COMMAND}"),
+        environment=_assignments(client.env),
+        process=client.name,
+    )
 
 
-def _probe(plan: Plan) -> str:
-    """The line that asks the installed Dynamo what it can do, on the first node that runs a sidecar; else nothing."""
-    sidecars = [(p.node, p.sidecar) for w in plan.workers for p in w.processes if p.sidecar]
-    return f"probe_stack {sidecars[0][0]} {word(sidecars[0][1].argv[0])}" if sidecars else ""
+def client_command(client: Client) -> str:
+    """client/command.sh: what the client runs. What somebody wrote into a recipe is not ours to check."""
+    return f"#!/bin/bash\n# shellcheck disable=all\n{client.script}"
 
 
-def _steps(plan: Plan) -> list[Step]:
-    steps = [Step(f"service {s.name} {s.node} services/{s.name}.sh", f"ready: tcp {s.port}") for s in plan.services]
-    steps += [
-        Step(f"frontend {f.name} {f.node} frontends/{f.name}.sh", f"ready: http {f.port}") for f in plan.frontends
-    ]
-    steps += [Step(_worker_line(w, plan.runtime.mpi), _worker_comment(w)) for w in plan.workers]
-    return steps
+def _setup(commands: Sequence[Sequence[str]]) -> list[Array]:
+    """An array a command, and `setup`, which names them in their order."""
+    named = [Array(f"setup_{number}", lines(flag_groups(command))) for number, command in enumerate(commands, 1)]
+    return [*named, Array("setup", [" ".join(a.name for a in named)])] if named else []
 
 
-def _worker_line(worker: Worker, mpi: str) -> str:
-    where = f"{worker.name} {ranges(worker.nodes)} workers/{worker.name}.sh"
-    if worker.launcher == "node":
-        return f"worker {where}"
-    return f"mpi_worker {where} {','.join(str(len(process.gpus)) for process in worker.processes)} {word(mpi)}"
-
-
-def _expectations(plan: Plan) -> list[str]:
-    """One line a worker type of Dynamo's KV router: aggregated workers count as `decode` there (ai-dynamo 1.6.1 metrics).
-
-    Other routers export no registrations; there the gate waits until a model is listed.
-    """
-    out: list[str] = []
-    if not any(("--router-mode", "kv") in pairwise(f.argv) for f in plan.frontends):
-        return out
-    for kind, roles in (("prefill", ("prefill",)), ("decode", ("decode", "agg"))):
-        workers = [w for w in plan.workers if w.role in roles]
-        if not workers:
-            continue
-        registering = [p for w in workers for p in w.processes if p.serves]
-        published = sum(len(p.publishers) for w in workers for p in w.processes)
-        ranks = sum(w.dp_size for w in workers)
-        # With prefill and decode the decode router keeps no index, and exports nothing about sources.
-        indexed = kind == "prefill" or workers[0].role == "agg"
-        sources = " kv_sources=all" if indexed and published == ranks else ""
-        out.append(f"expect {kind} workers={len(registering)} ranks={ranks}{sources}")
-    return out
-
-
-def _worker_comment(worker: Worker) -> str:
-    words = []
-    for process in worker.processes:
-        what = "leader" if process.node_rank == 0 else "follower"
-        if process.sidecar and process.node_rank:
-            what = "telemetry follower"
-        words.append(f"{what} on node {process.node}")
-    shown = words if len(words) <= 4 else [*words[:2], f"… {len(words) - 2} more"]
-    return ", ".join(shown)
+def _ready(process: Process) -> str:
+    """Where the process is asked whether it is up. Dynamo's status server listens on the node's own address alone."""
+    if process.ready_port is None:
+        return "-"
+    status_server = process.env.get("DYN_SYSTEM_PORT") == str(process.ready_port)
+    return word(f"{node_address(process.node) if status_server else '127.0.0.1'}:{process.ready_port}")
 
 
 def _process_comment(process: Process) -> str:
@@ -198,8 +189,8 @@ def _process_comment(process: Process) -> str:
     elif process.sidecar:
         what = "follower: its sidecar relays under the leader's identity"
     else:
-        what = "follower: engine only"
-    published = ", ".join(f"rank {p.dp_rank} on {p.port}" for p in process.publishers)
+        what = "serves its own ranks" if process.serves else "follower: engine only"
+    published = ", ".join(f"rank {p.dp_rank} on {p.place}" for p in process.publishers)
     return f"{what}; publishes {published}" if published else what
 
 

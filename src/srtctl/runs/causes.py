@@ -53,6 +53,11 @@ def _gate_failed(event: Event, _where: str) -> Failure:
     return Failure(f"the deployment did not become ready: {event.text('reason') or 'no reason was given'}")
 
 
+def _client_ended(event: Event, where: str) -> Failure:
+    process = event.text("process")
+    return Failure(f"the {process}{where} exited with {event.text('code')}", process)
+
+
 def _step_ended(event: Event, _where: str) -> Failure:
     return Failure(f"step {event.text('step')} ended with {event.text('code')}", event.text("step"))
 
@@ -64,22 +69,25 @@ FAILURES: dict[str, Callable[[Event, str], Failure]] = {
     "not_listening": _not_listening,
     "gate_failed": _gate_failed,
 }
+# Ends that are failures where nothing above came to pass: a client that lost what it talks to ends first.
+ENDS: dict[str, Callable[[Event, str], Failure]] = {"client_ended": _client_ended, "step_ended": _step_ended}
 
 
 def first_failure(files: RunFiles, *, failed: bool) -> Failure | None:
     """The first thing that went wrong by itself.
 
     What ends after the job began to stop is a consequence; it counts only where the run is known to have `failed` and
-    nothing came before (the nodes' clocks differ a little). A step's end says less than the end of a process in it.
+    nothing came before (the nodes' clocks differ a little). A client's end says less than the end of what it talks to,
+    a step's less than the end of a process in it.
     """
     began = min((event.ts for event in files.events if event.name == "stopping"), default=float("inf"))
     told = [event for event in files.events if event.name in FAILURES]
-    steps = [event for event in files.events if event.name == "step_ended" and event.text("code") != "0"]
-    for events in (told, steps):
+    ends = [[event for event in files.events if event.name == name and event.text("code") != "0"] for name in ENDS]
+    for events in (told, *ends):
         before = [event for event in events if event.ts <= began]
         for event in (before or events) if failed else before:
             where = "" if event.node is None else f" on {files.node_name(event.node)}"
-            failure = FAILURES.get(event.name, _step_ended)(event, where)
+            failure = (FAILURES | ENDS)[event.name](event, where)
             words = event.text("words") or failure.words
             return Failure(words, failure.look_at, _diagnosis(files, event, words))
     return None

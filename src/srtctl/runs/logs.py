@@ -17,8 +17,8 @@ def log_names(plan: Mapping[str, Any], existing: Iterable[str]) -> dict[str, tup
     """
     files = sorted(name for name in existing if name.endswith(".log"))
     names: dict[str, tuple[str, ...]] = {name.removesuffix(".log"): (name,) for name in files}
-    for kind in ("services", "frontends"):
-        for step in plan.get(kind, ()):
+    for kind in ("services", "frontends", "client"):
+        for step in _listed(plan.get(kind)):
             own = step_log(step["name"])
             names[step["name"]] = (
                 own,
@@ -27,13 +27,19 @@ def log_names(plan: Mapping[str, Any], existing: Iterable[str]) -> dict[str, tup
     for worker in plan.get("workers", ()):
         logs: list[str] = [step_log(worker["name"])]
         for process in worker["processes"]:
-            parts = ("engine", "sidecar") if process.get("sidecar") else ("engine",)
+            wanted = {"setup": worker.get("setup"), "engine": True, "sidecar": process.get("sidecar")}
+            parts = [part for part, there in wanted.items() if there]
             own_logs = tuple(part_log(process["name"], part) for part in parts)
             names[process["name"]] = own_logs
             names |= {log.removesuffix(".log"): (log,) for log in own_logs}
             logs += own_logs
         names[worker["name"]] = tuple(logs)
     return names
+
+
+def _listed(steps: Any) -> Iterable[Mapping[str, Any]]:
+    """The steps of one kind, of which a plan has a list, one, or none."""
+    return [steps] if isinstance(steps, Mapping) else steps or ()
 
 
 def last_lines(path: Path, count: int | None) -> tuple[str, int]:

@@ -17,6 +17,7 @@ Phase = Literal[
     "waiting for registrations",
     "checking",
     "serving",
+    "benchmarking",
     "stopping",
     "ended",
 ]
@@ -60,7 +61,8 @@ class RunFiles:
 
 @dataclass(frozen=True, slots=True)
 class PartStatus:
-    """One part of a process (engine, sidecar), or a service or frontend (`part` empty). `last`: its last words."""
+    """One part of a process (engine, sidecar), or a service or frontend (`part` empty). `last`: its last words;
+    `stop_seconds`: from the TERM that stopped it to its end."""
 
     process: str
     part: str
@@ -69,6 +71,7 @@ class PartStatus:
     state: ProcessState
     code: int | None = None
     last: str = ""
+    stop_seconds: float | None = None
 
     @property
     def label(self) -> str:
@@ -108,7 +111,8 @@ class RunStatus:
     """A run in words. Times are seconds; None: it has not come to that.
 
     `cause` is the first failure, `diagnosis` what is behind it where that is known, `detail` what the current phase waits
-    for, `slurm_error` why Slurm's view is missing: then the phase is only what the run itself last reported.
+    for, `client` the step of its benchmark (empty: it only serves), `slurm_error` why Slurm's view is missing: then the
+    phase is only what the run itself last reported.
     """
 
     run: str
@@ -128,6 +132,8 @@ class RunStatus:
     submitted: str = ""
     queued_seconds: float | None = None
     startup_seconds: float | None = None
+    benchmark_seconds: float | None = None
+    client: str = ""
     look_at: str = ""
 
     @property

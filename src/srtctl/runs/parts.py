@@ -16,17 +16,21 @@ class _Fate:
     state: ProcessState = "not started"
     code: int | None = None
     last: str = ""
+    stop_seconds: float | None = None
 
     def end(self, state: ProcessState, event: Event) -> None:
-        code = event.data.get("code")
+        code, seconds = event.data.get("code"), event.data.get("seconds")
         self.state, self.code, self.last = state, code if isinstance(code, int) else None, event.text("last")
+        self.stop_seconds = seconds if isinstance(seconds, float) else None
 
 
 def planned_parts(files: RunFiles) -> Iterator[tuple[str, str, int]]:
-    """(process, part, node index) of everything in the plan: services, frontends, then the workers' processes."""
+    """(process, part, node index) of everything in the plan: services, frontends, client, then the workers' processes."""
     for kind in ("services", "frontends"):
         for step in files.plan.get(kind, ()):
             yield step["name"], "", step["node"]
+    if client := files.plan.get("client"):
+        yield client["name"], "", client["node"]
     for worker in files.plan.get("workers", ()):
         for process in worker["processes"]:
             yield process["name"], "engine", process["node"]
@@ -47,7 +51,8 @@ def part_statuses(files: RunFiles, *, ended: bool) -> tuple[PartStatus, ...]:
     for process, part, node in planned:
         fate = fates[process, part]
         state: ProcessState = "no end recorded" if ended and fate.state in ("running", "listening") else fate.state
-        found.append(PartStatus(process, part, node, files.node_name(node), state, fate.code, fate.last))
+        name = files.node_name(node)
+        found.append(PartStatus(process, part, node, name, state, fate.code, fate.last, fate.stop_seconds))
     return tuple(found)
 
 
@@ -63,7 +68,7 @@ def _apply(event: Event, fate: _Fate, *, stopping: bool) -> None:
             fate.state = "running"
         case "listening" if fate.state not in _OVER:
             fate.state = "listening"
-        case "exited":
+        case "exited" | "client_ended":
             fate.end("exited", event)
         case "stopped":
             fate.end("stopped", event)

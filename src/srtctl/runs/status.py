@@ -26,6 +26,7 @@ MILESTONES: dict[str, Phase] = {
     "gate_passed": "checking",
     "checks_started": "checking",
     "serving": "serving",
+    "client_started": "benchmarking",
     "gate_failed": "stopping",
     "stopping": "stopping",
     "job_ended": "ended",
@@ -53,7 +54,7 @@ def derive(files: RunFiles, slurm: JobState | None, now: float) -> RunStatus:
         diagnosis=diagnosis,
         detail=_detail(phase, slurm, files, parts),
         slurm_error=slurm.error if slurm and slurm.kind == "unknown" else "",
-        endpoints=_endpoints(files) if phase in ("checking", "serving") else (),
+        endpoints=_endpoints(files) if phase in ("checking", "serving", "benchmarking") else (),
         nodes=tuple(files.nodes[index].name for index in sorted(files.nodes)),
         parts=parts,
         verdict=(files.checks or {}).get("verdict") or "",
@@ -61,6 +62,8 @@ def derive(files: RunFiles, slurm: JobState | None, now: float) -> RunStatus:
         submitted=files.record.submitted if files.record else "",
         queued_seconds=_queued(files, phase, now),
         startup_seconds=_startup(files, phase, now),
+        benchmark_seconds=_benchmark(files, phase, now),
+        client=(files.plan.get("client") or {}).get("name", ""),
         look_at=failure.look_at if failure else "",
     )
 
@@ -153,3 +156,8 @@ def _startup(files: RunFiles, phase: Phase, now: float) -> float | None:
     if began is None or phase == "queued" or (serving is None and phase in ("ended", "stopping")):
         return None
     return max(0.0, (now if serving is None else serving) - began)
+
+
+def _benchmark(files: RunFiles, phase: Phase, now: float) -> float | None:
+    began, ended = _at(files, "client_started"), _at(files, "client_ended") or _at(files, "stopping")
+    return None if began is None or phase == "queued" else max(0.0, (now if ended is None else ended) - began)

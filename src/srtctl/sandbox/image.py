@@ -14,14 +14,17 @@ from srtctl.sandbox.stack import Stack
 MODEL_NAME = "qwen3-0.6b"
 SOURCE = Path(__file__).parent.parent
 PACKAGES = ("sim", "checks")
-MODULES = "modules"
-"""Folder of sim/ that holds the real engines' top-level modules."""
+MODULES, PROGRAMS = "modules", "bin"
+"""Folders of sim/ that hold the real engines' top-level modules, and their programs by name."""
 MODEL_SECONDS = 60
 _NO_CACHES = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
 def build_image(image: Path) -> None:
-    """Fills `image`, a folder for PYTHONPATH: `srtctl` with simulators and checks, the engines' modules beside it."""
+    """Fills `image`, a folder for PYTHONPATH: `srtctl` with simulators and checks, the engines' modules beside it.
+
+    `image/bin` is for PATH: the engines' programs.
+    """
     package = image / "srtctl"
     package.mkdir(parents=True)
     shutil.copyfile(SOURCE / "__init__.py", package / "__init__.py")
@@ -30,6 +33,10 @@ def build_image(image: Path) -> None:
     modules = SOURCE / "sim" / MODULES
     if modules.is_dir():
         shutil.copytree(modules, image, ignore=_NO_CACHES, dirs_exist_ok=True)
+    programs = image / PROGRAMS
+    shutil.copytree(SOURCE / "sim" / PROGRAMS, programs)
+    for program in programs.iterdir():
+        program.chmod(0o755)  # whatever an archive made of it
 
 
 def build_model(layout: Layout, stack: Stack) -> Path:

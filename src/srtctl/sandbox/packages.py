@@ -22,6 +22,7 @@ PACKAGES: Mapping[str, str] = {
     "ip": "iproute2",
     "etcd": "etcd-server",
     "nats-server": "nats-server",
+    "nginx": "nginx",
     "mount": "mount",
     "umount": "mount",
     "nsenter": "util-linux",
@@ -43,7 +44,7 @@ if [ ! -e "$guard" ]; then
   chmod 755 "$guard"
 fi
 new=
-for unit in munge slurmctld slurmd etcd nats-server; do
+for unit in munge slurmctld slurmd etcd nats-server nginx; do
   [ -e "/lib/systemd/system/$unit.service" ] || new="$new $unit"
 done
 export DEBIAN_FRONTEND=noninteractive
@@ -90,7 +91,7 @@ def install(say: Callable[[str], None]) -> None:
     if find_program("apt-get") is None:
         raise SandboxError(
             f"not installed: {', '.join(names)} (Debian's names), and there is no apt-get here",
-            hint="install Slurm, munge, iproute2, etcd and nats-server with this system's package manager",
+            hint="install Slurm, munge, iproute2, etcd, nats-server and nginx with this system's package manager",
         )
     prefix = privileged()
     if prefix is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from srtctl.sandbox.image import MODEL_NAME
+from srtctl.sandbox.image import MODEL_NAME, PROGRAMS
 from srtctl.sandbox.layout import Layout
 from srtctl.sandbox.packages import SYSTEM_PATH
 from srtctl.sandbox.spec import Shape
@@ -21,11 +21,12 @@ def profile(shape: Shape, layout: Layout, stack: Stack) -> dict[str, Any]:
         "gpus_per_node": shape.gpus_per_node,
         "default_gpu_type": "sim",
         "model_paths": {MODEL_NAME: str(layout.models / MODEL_NAME)},
-        "containers": {"sglang": str(layout.image)},
+        "containers": dict.fromkeys(("sglang", "vllm", "trtllm"), str(layout.image)),
         "container_runtime": "none",
         "output_dir": str(layout.runs),
         "slurm_conf": str(layout.slurm_conf),
         "runtime_python": str(stack.python),
+        "dynamo_python": str(stack.python),
         "nodes_share_host": shape.network == "loopback",
         "mpi": "none",  # simulated ranks need no wire-up, and Debian's Slurm loads no PMIx without its library
         "env": job_env(layout, stack),
@@ -38,7 +39,7 @@ def job_env(layout: Layout, stack: Stack) -> dict[str, str]:
     Dynamo caches model files in ~/.cache/dynamo and looks at HOME alone (tried with 1.6.1: not at XDG_CACHE_HOME).
     """
     return {
-        "PATH": f"{stack.root}/bin:{SYSTEM_PATH}",
+        "PATH": f"{layout.image / PROGRAMS}:{stack.root}/bin:{SYSTEM_PATH}",
         "PYTHONPATH": str(layout.image),
         "HF_HUB_OFFLINE": "1",
         "HOME": str(layout.home),

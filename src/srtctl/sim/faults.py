@@ -50,6 +50,7 @@ class Faults:
     dead_engine: bool = False
     zero_tokens: bool = False
     ordinary_dp_bootstrap: bool = False
+    openengine: str | None = None
 
     def silences(self, dp_rank: int) -> bool:
         """Whether the KV events of this rank are kept back."""
@@ -109,22 +110,24 @@ FAULTS: tuple[Fault, ...] = (
     Fault("dead_engine", "", "healthy and talkative, but every request ends as unavailable"),
     Fault("zero_tokens", "", "requests end well, without one token"),
     Fault("ordinary_dp_bootstrap", "", "ordinary-DP prefill fails every room of a DP rank but 0 (sglang #29725)"),
+    Fault("openengine", "FACT:VALUE", "OpenEngine discovery says VALUE for FACT (openengine/info.py lists them)", str),
 )
 _BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
-def parse_faults(text: str, node_rank: int) -> Faults:
+def parse_faults(text: str, node_rank: int, without: frozenset[str] = frozenset()) -> Faults:
     """What `text` asks of the process with this node rank; what it asks of others is checked too.
 
-    Raises FaultError.
+    `without` are the names of faults that the engine cannot have. Raises FaultError.
     """
     found: dict[str, Any] = {}
+    known = {name: fault for name, fault in _BY_NAME.items() if name not in without}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         body, at, node = entry.partition("@")
         name, equals, value = body.partition("=")
-        fault = _BY_NAME.get(name)
+        fault = known.get(name)
         if fault is None:
-            raise FaultError(f"{VARIABLE}: unknown fault {name!r}; known: {', '.join(_BY_NAME)}")
+            raise FaultError(f"{VARIABLE}: unknown fault {name!r}; known: {', '.join(known)}")
         if at and not node.isdecimal():
             raise FaultError(f"{VARIABLE}: {entry!r}: after @ comes a node rank, a number from 0")
         parsed = _value(fault, bool(equals), value)

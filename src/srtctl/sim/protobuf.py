@@ -105,15 +105,23 @@ def _map_field(message: DescriptorProto, package: str, field: FieldDescriptorPro
 
 
 def service(
-    name: str, messages: Messages, methods: Mapping[str, Callable[..., Any]], streaming: frozenset[str] = frozenset()
+    name: str,
+    messages: Messages,
+    methods: Mapping[str, Callable[..., Any]],
+    streaming: frozenset[str] = frozenset(),
+    names: Mapping[str, tuple[str, str]] | None = None,
 ) -> grpc.GenericRpcHandler:
-    """A handler for the service `name`: RPC `X` takes `XRequest`, answers `XResponse` (a stream if in `streaming`)."""
+    """A handler for the service `name`: RPC `X` takes `XRequest`, answers `XResponse` (a stream if in `streaming`).
+
+    `names` are request and response of the RPCs that are named otherwise.
+    """
     table = {}
     for rpc, function in methods.items():
         wrap = grpc.unary_stream_rpc_method_handler if rpc in streaming else grpc.unary_unary_rpc_method_handler
+        request, response = (names or {}).get(rpc, (f"{rpc}Request", f"{rpc}Response"))
         table[rpc] = wrap(
             function,
-            request_deserializer=messages[f"{rpc}Request"].FromString,
-            response_serializer=messages[f"{rpc}Response"].SerializeToString,
+            request_deserializer=messages[request].FromString,
+            response_serializer=messages[response].SerializeToString,
         )
     return grpc.method_handlers_generic_handler(name, table)

@@ -39,6 +39,11 @@ class KvPublisher:
             self._socket.close()
             raise
 
+    @property
+    def port(self) -> int:
+        """The port that the socket is bound or connected to; known also where port 0 was asked for."""
+        return int(self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0").rpartition(":")[2])
+
     def publish(self, events: Sequence[Event]) -> None:
         """Send one batch; nothing is sent for no events. Subscribers that have not joined yet never see it."""
         if not events or self._muted:

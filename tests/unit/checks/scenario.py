@@ -46,6 +46,7 @@ def worker(name: str, role: str, nodes: list[int], system_ports: list[int], publ
                 "name": f"{name}.{rank}",
                 "node": node,
                 "node_rank": rank,
+                "serves": [] if rank else [0, 1],
                 "argv": ["python3", "-m", "sglang.launch_server", "--enable-dp-attention"],
                 "env": {"CUDA_VISIBLE_DEVICES": "0"},
                 "ready_port": None,
@@ -72,6 +73,7 @@ def plan_of(workers: list[Any], kv_workers: list[Any]) -> Any:
         "services": [],
         "claims": [],
         "frontends": [{"name": "frontend-0", "node": 2, "argv": ["python3", "-m", "dynamo.frontend", *KV_MODE]}],
+        "endpoint": {"node": 2, "port": 8000},
         "checks": [
             {"name": "registration", "on_failure": "fail", "targets": targets(workers)},
             {"name": "rank_routing", "on_failure": "fail", "targets": targets(workers)},
@@ -101,7 +103,10 @@ def pd_plan() -> Any:
 
 @dataclass
 class Scenario:
-    """What is registered, and how the deployment misbehaves. `lost` counts the events that each rank still loses."""
+    """What is registered, and how the deployment misbehaves. `lost` counts the events that each rank still loses.
+
+    `entry` is the port that clients use, where it is not the frontend's own.
+    """
 
     plan: Any
     entries: dict[str, Any]
@@ -117,6 +122,7 @@ class Scenario:
     models: tuple[str, ...] | None = ("tiny",)
     looks_until_complete: int = 0
     port: int = 0
+    entry: int = 0
     requests: list[Any] = field(default_factory=list)
     known: dict[Rank, set[str]] = field(default_factory=lambda: defaultdict(set))
     cached: dict[Rank, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -225,6 +231,7 @@ class Scenario:
         plan, nodes, out = folder / "plan.json", folder / "nodes.tsv", folder / "checks.json"
         frontend = self.plan["frontends"][0]
         frontend.update(port=self.port, env={"ETCD_ENDPOINTS": f"http://${{NODE_ADDR[2]}}:{self.port}"})
+        self.plan["endpoint"]["port"] = self.entry or self.port
         plan.write_text(json.dumps(self.plan))
         nodes.write_text("0\tnode-a\t10.88.0.1\n1\tnode-b\t10.88.0.2\n2\tnode-c\t127.0.0.1\n")
         return ["--plan", str(plan), "--nodes", str(nodes), "--out", str(out)]

@@ -40,6 +40,72 @@ def failed(check: str, message: str, of: Symptom = RANK, **more: object) -> Symp
 
 CASES: list[tuple[str, Symptom, list[str]]] = [
     (
+        "schema revisions apart",
+        failed(
+            "capabilities",
+            "agg-0: speaks schema revision 3, for clients from revision 2; the sidecar has revision 1 and takes servers "
+            "from revision 1",
+        ),
+        ["agg-0 (agg-0.1 on node-b)", "revision 3", "clients from revision 2", "Dynamo 1.6.1", "sidecar.kind: native"],
+    ),
+    (
+        "another role",
+        failed("capabilities", "agg-0: reports role prefill, the plan has it as agg"),
+        ["its role is prefill, it was planned as agg", "--server_role"],
+    ),
+    (
+        "another model",
+        failed("capabilities", "agg-0: serves model a, /models/a, the plan serves b"),
+        ["answers to a, /models/a and not to b", "served-model-name"],
+    ),
+    (
+        "KV events by other means",
+        failed("capabilities", "agg-0: publishes the KV events of rank 1 on port 6201, the plan on port 5201"),
+        ["publishes the KV events of rank 1 on port 6201, the plan on port 5201", "kv_events: false"],
+    ),
+    (
+        "handoffs apart",
+        failed("capabilities", "decode-0: hands KV caches over as a.v1 by nixl, prefill-0 as b.v1 by ucx"),
+        ["as a.v1 by nixl, that of prefill-0 as b.v1 by ucx", "transfer backend"],
+    ),
+    (
+        "feature missing",
+        failed("capabilities", "agg-0: reports no lora support, which its flags in the plan ask for"),
+        ["was started for lora", "logs/agg-0.1.engine.log"],
+    ),
+    (
+        "not advertised",
+        failed("direct_dispatch", "agg-0: it advertises no gRPC endpoint, the plan has 10.0.0.1:9100; see logs/x"),
+        ["told to advertise 10.0.0.1:9100", "Dynamo 1.6.1", "direct_dispatch: false"],
+    ),
+    (
+        "another endpoint advertised",
+        failed("direct_dispatch", "agg-0: it advertises http://h:1, the plan has 10.0.0.1:9100; see logs/x"),
+        ["advertises http://h:1", "DYN_ADVERTISE_GRPC_ENDPOINT"],
+    ),
+    (
+        "another endpoint advertised",
+        failed("direct_dispatch", "agg-0: it advertises http://h:1, but the plan keeps it on the request plane; see x"),
+        ["advertises http://h:1"],
+    ),
+    (
+        "engine not connected",
+        failed(
+            "direct_dispatch",
+            "agg-0: the frontend has no connection to its gRPC port 9100",
+            frontend=[
+                "WARN direct dispatch: connect failed; requests use the request plane until the next membership change "
+                'worker_id=1 endpoint="http://10.0.0.1:9100" error="UNAVAILABLE"'
+            ],
+        ),
+        ["could not connect to the engine of agg-0", "UNAVAILABLE", "node-b"],
+    ),
+    (
+        "frontend without direct dispatch",
+        failed("direct_dispatch", "agg-0: 4 of 4 requests still came through its sidecar"),
+        ["ignores `DYN_ROUTER_DIRECT_DISPATCH`", "router-mode: kv"],
+    ),
+    (
         "folded dp_size",
         ended("RuntimeError: KV source rank 1 is outside dp_size 1"),
         ["dp_size=1, attn_dp_size=2", "Dynamo 1.6.1", "`KV source rank 1 is outside dp_size 1`", "SGLang 0.5.21"],
@@ -147,6 +213,19 @@ CASES: list[tuple[str, Symptom, list[str]]] = [
         ["most likely", "attention rank 0", "rank 1"],
     ),
     (
+        "NIXL handshake",
+        failed(
+            "rank_routing",
+            "prefill-0 rank 1: HTTP 500 from the frontend: Internal server error",
+            PREFILL,
+            ordinary_dp=False,
+            engine_log=[
+                "ERROR Failed: rid=1 NIXL handshake with localhost:5600 failed: [Errno 111] Connection refused"
+            ],
+        ),
+        ["NIXL handshake with localhost:5600 failed: [Errno 111]", "VLLM_NIXL_SIDE_CHANNEL_HOST"],
+    ),
+    (
         "dead engine",
         failed("rank_routing", "agg-0 rank 1: HTTP 503 from the frontend", evidence={"sidecar_health": ["ready"]}),
         ["still says `ready`"],
@@ -157,6 +236,28 @@ CASES: list[tuple[str, Symptom, list[str]]] = [
         ["agg-0 rank 1", "boom"],
     ),
     ("zero tokens", failed("rank_routing", "agg-0 rank 1: answered without generating a token"), ["agg-0"]),
+    (
+        "engine not healthy",
+        failed(
+            "registration",
+            "agg-0 rank 1: no registration of its sidecar at 10.0.0.1:7500",
+            engine="vLLM 0.21.0: data_parallel_size=2, KV event sources of ranks [1], not SERVING",
+        ),
+        ["agg-0.1 on node-b listens, but says that it is not healthy"],
+    ),
+    (
+        "address not published",
+        failed("publishers", "agg-0 rank 1: agg-0.1 names no address for rank 1; it names ranks []"),
+        ["agg-0 rank 1", "agg-0.1 on node-b", "GetKvEventSources"],
+    ),
+    (
+        "publisher of another process",
+        failed(
+            "publishers",
+            "agg-0 rank 1: agg-0.1 publishes on port 5201 on node-b, but that is the socket of agg-1.0",
+        ),
+        ["rank 1 on port 5201, which agg-1.0 has"],
+    ),
     (
         "publisher on a wrong port",
         failed(

@@ -32,7 +32,8 @@ def write(folder: Path, plan: object, nodes: str = NODES) -> tuple[Path, Path]:
 def test_the_plan_is_bound_to_the_nodes_of_the_job(tmp_path: Path) -> None:
     deployment = load(*write(tmp_path, plan()))
     assert deployment.model == "tiny"
-    assert deployment.frontend == "http://10.88.0.3:8000"
+    assert deployment.endpoint == "http://10.88.0.3:8000"
+    assert deployment.frontends == {"frontend-0": "http://10.88.0.3:8000"}
     assert deployment.discovery == EtcdDiscovery(("http://10.88.0.1:2379",))
     leader = deployment.worker("agg-0")
     assert leader.serving == ("10.88.0.1:21149",)
@@ -54,6 +55,14 @@ def test_the_router_mode_is_that_of_the_command_line(argv: list[str], expected: 
     content = plan()
     content["frontends"][0]["argv"] = ["python3", "-m", "dynamo.frontend", *argv]
     assert load(*write(tmp_path, content)).kv_router is expected
+
+
+def test_a_process_that_registers_itself_is_known_by_its_own_status_server(tmp_path: Path) -> None:
+    content = plan()
+    process = content["workers"][1]["processes"][0]
+    process["env"] |= process["sidecar"]["env"]
+    process["sidecar"] = None
+    assert load(*write(tmp_path, content)).worker("agg-1").serving == ("10.88.0.2:21156",)
 
 
 def test_a_sidecar_without_a_host_is_at_its_node(tmp_path: Path) -> None:

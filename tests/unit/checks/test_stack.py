@@ -14,7 +14,9 @@ from srtctl.checks.stack import Use, main, missing, uses
 
 SIDECAR = "dynamo.sglang.sidecar"
 HELP = "Usage: x\n  --grpc-endpoint <E>\n  --bootstrap-host <H>\n"
-USE = Use("python3", SIDECAR, frozenset({"--grpc-endpoint", "--bootstrap-host"}), "the sidecar of agg-0.0")
+OWNER = "the sidecar of agg-0.0"
+USE = Use(("python3", "-m", SIDECAR), OWNER, {"--grpc-endpoint": OWNER, "--bootstrap-host": OWNER})
+DIRECT = "--advertise-grpc-endpoint"
 
 
 def plan(python: str = "python3") -> Any:
@@ -26,12 +28,13 @@ def plan(python: str = "python3") -> Any:
     return {
         "frontends": [{"name": "frontend-0", "argv": [python, "-m", "dynamo.frontend", "--http-port", "8000"]}],
         "workers": [{"processes": [*processes, {"name": "agg-0.2", "sidecar": None}]}],
+        "identity": {},
     }
 
 
 def test_each_module_once_with_all_its_flags() -> None:
     assert list(uses(plan())) == [
-        Use("python3", "dynamo.frontend", frozenset({"--http-port"}), "frontend-0"),
+        Use(("python3", "-m", "dynamo.frontend"), "frontend-0", {"--http-port": "frontend-0"}),
         USE,
     ]
 
@@ -48,8 +51,28 @@ def test_each_module_once_with_all_its_flags() -> None:
 )
 def test_what_help_shows(code: int, said: str, words: str) -> None:
     found = missing(USE, code, said)
-    assert found.startswith(words)
-    assert bool(words) == bool(found)
+    assert [each.startswith(words) for each in found] == [True] * bool(words)
+
+
+def test_a_sidecar_of_its_own_binary_is_asked_too_and_another_frontend_is_not() -> None:
+    asked = plan()
+    asked["workers"][0]["processes"][0]["sidecar"]["argv"] = ["/opt/sidecar", "--grpc-endpoint", "h:1"]
+    asked["frontends"][0]["argv"] = ["python3", "-m", "sglang_router.launch_router", "--port", "1"]
+    assert [(use.name, dict(use.flags)) for use in uses(asked)] == [
+        ("/opt/sidecar", {"--grpc-endpoint": OWNER}),
+        (SIDECAR, {"--grpc-endpoint": "the sidecar of agg-0.1"}),
+    ]
+
+
+def test_a_flag_of_no_release_is_named_with_its_first_user() -> None:
+    asked = plan()
+    asked["workers"][0]["processes"][1]["sidecar"]["argv"] += [DIRECT, "h:2"]
+    _, sidecar = uses(asked)
+    [words] = missing(sidecar, 0, HELP)
+    assert words.startswith(
+        f"its {SIDECAR} has no {DIRECT}, which the sidecar of agg-0.1 uses; direct dispatch is in no"
+    )
+    assert missing(sidecar, 0, f"{HELP}  {DIRECT} <E>\n") == []
 
 
 def fake_python(folder: Path, script: str) -> str:
@@ -64,7 +87,11 @@ def fake_python(folder: Path, script: str) -> str:
     [
         ("echo --grpc-endpoint --bootstrap-host --http-port", 0, ""),
         ("echo --grpc-endpoint --http-port", 4, "has no --bootstrap-host, which the sidecar of agg-0.0 uses"),
-        ('echo "No module named $2" >&2; exit 1', 4, "it has no module dynamo.frontend, which frontend-0 runs; it has"),
+        (
+            'echo "No module named $2" >&2; exit 1',
+            4,
+            "it has no module dynamo.frontend, which frontend-0 runs; what srtctl",
+        ),
     ],
 )
 def test_the_command(
@@ -84,6 +111,13 @@ def test_the_command(
     assert out.endswith("needs Dynamo 1.6.1 or newer\n") == bool(words)
 
 
+def test_another_python_can_be_asked_instead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(plan(os.fspath(tmp_path / "nowhere"))))
+    python = fake_python(tmp_path, "echo --grpc-endpoint --bootstrap-host")
+    assert main([str(tmp_path / "plan.json"), python]) == 4
+    assert "has no --http-port, which frontend-0 uses" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("script", ["exec sleep 60", None])
 def test_what_cannot_be_asked_is_no_verdict(
     script: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -93,3 +127,24 @@ def test_what_cannot_be_asked_is_no_verdict(
     (tmp_path / "plan.json").write_text(json.dumps(plan(python)))
     assert main([str(tmp_path / "plan.json")]) == 5
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("frameworks", "said"),
+    [
+        ({"dynamo": "1.6.1"}, ""),
+        ({"sglang": "0.5.11"}, ""),
+        (
+            {"dynamo": "1.3.0"},
+            "note: the installed Dynamo 1.6.1 is not the one that the recipe's identity names, 1.3.0\n",
+        ),
+    ],
+)
+def test_another_version_than_the_recipe_says_is_only_a_note(
+    frameworks: dict[str, str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(stack, "dynamo_version", lambda: "Dynamo 1.6.1")
+    python = fake_python(tmp_path, "echo --grpc-endpoint --bootstrap-host --http-port")
+    (tmp_path / "plan.json").write_text(json.dumps({**plan(python), "identity": {"frameworks": frameworks}}))
+    assert main([str(tmp_path / "plan.json")]) == 0
+    assert capsys.readouterr().out == said

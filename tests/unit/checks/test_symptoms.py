@@ -161,6 +161,11 @@ SYMPTOMS: dict[str, tuple[Callable[[Scenario], object], dict[str, str], list[str
         UNREGISTERED,
         ["agg-0 rank 1 has a KV event source that the plan does not have"],
     ),
+    "a mocker that publishes unasked": (
+        lambda s: (source_of_unplanned_rank(s), s.plan["workers"][0].update(engine="mocker")),
+        PASSED,
+        [],
+    ),
     "unreadable card": (
         lambda s: s.entries.update({"v1/mdc/dynamo/backend/generate/1": {"card_json": {}}}),
         UNREGISTERED,

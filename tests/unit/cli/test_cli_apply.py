@@ -130,6 +130,29 @@ def test_waiting_tells_what_happens(bench: Bench) -> None:
     assert lines[-1].endswith("serving")
 
 
+WITH_CLIENT = ("--set", "benchmark={type: custom, command: run}")
+
+
+@pytest.mark.parametrize(
+    ("record", "queue", "code", "said"),
+    [
+        ({"state": "completed", "cause": "benchmark finished"}, "COMPLETED", 0, "demo-1: completed\n"),
+        ({"state": "failed", "cause": "the benchmark exited with 7"}, "FAILED", 1, "the benchmark exited with 7"),
+    ],
+)
+def test_waiting_for_a_client(bench: Bench, record: dict[str, str], queue: str, code: int, said: str) -> None:
+    bench.answer("on_submit", f'{job_writes(SERVING, record)}echo "41|{queue}|n|None" > {bench.fake}/queue\n')
+    result = bench("apply", "demo.yaml", "--wait", *WITH_CLIENT)
+    assert (result.exit_code, said in result.stdout) == (code, True), result.output
+
+
+def test_serving_is_not_the_end_of_a_run_with_a_client(bench: Bench) -> None:
+    bench.answer("on_submit", f'{job_writes(SERVING)}echo "41|RUNNING|n|None" > {bench.fake}/queue\n')
+    result = bench("apply", "demo.yaml", "--wait", "--timeout", "0", *WITH_CLIENT)
+    assert result.exit_code == 1
+    assert "demo-1 has not ended after 0 s of waiting" in result.stderr
+
+
 def test_giving_up_leaves_the_job(bench: Bench) -> None:
     result = bench("apply", "demo.yaml", "--wait", "--timeout", "0")
     assert result.exit_code == 1

@@ -104,13 +104,12 @@ def test_keys_of_the_profile() -> None:
         ("roles.agg.args.tp-size", "One entry of `roles.agg.args`. Engine flags"),
         ("cluster.env.HOME", "One entry of `cluster.env`. Environment"),
         ("roles.agg.container", "Known, but not built yet: every role uses `model.container`."),
-        ("dynamo.source.pypi", "Known, but not built yet: the image must hold Dynamo."),
-        ("frontend.nginx_container", "Known, but not built yet: one frontend"),
+        ("dynamo.source.pypi", "A release of the package index."),
+        ("frontend.nginx_container", "default   nginx:1.27.4"),
         ("override_tp8", "A variant: laid over `base`"),
         ("sweep.tp", "Variants, one for each combination"),
         ("cluster.ssh", "Known, but not built yet: jobs are submitted from this machine."),
-        ("engine", "`mocker`  no backend plans it"),
-        ("roles.agg", "    critical      the first failure of any process ends the job"),
+        ("roles.agg", "    critical   the first failure of any process ends the job"),
     ],
 )
 def test_what_is_said(field: str, said: str) -> None:

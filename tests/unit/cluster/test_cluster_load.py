@@ -20,7 +20,10 @@ default_gpu_type: gb300
 network_interface: enP6p9s0np0
 model_paths: {dsr1: /models/dsr1}
 containers: {sglang: /images/sglang.sqsh}
-container_runtime: none
+container_runtime: pyxis
+service_container: images.example#nvidia/etcd-nats
+default_mounts: {/shared/cache: /root/.cache, traces: /traces}
+use_segment_sbatch_directive: true
 default_sbatch_directives: {mem: 0, exclusive: null}
 use_gpus_per_node_directive: false
 use_exclusive_sbatch_directive: false
@@ -29,6 +32,7 @@ visible_devices_env: HIP_VISIBLE_DEVICES
 ephemeral_port_floor: 9000
 nodes_share_host: true
 runtime_python: /usr/bin/python3
+dynamo_python: /opt/dynamo/bin/python3
 mpi: pmi2
 slurm_conf: /etc/slurm/slurm.conf
 env: {RATIO: 1.50, NO: yes}
@@ -51,6 +55,7 @@ def test_every_key(load) -> None:
     profile = loaded.profile
     assert profile is not None
     assert set(yaml.safe_load(WHOLE)) == set(ClusterProfile.model_fields)
+    assert profile.default_mounts == ["/shared/cache:/root/.cache", "traces:/traces"]
     assert profile.default_time_limit == "04:00:00"
     assert profile.default_sbatch_directives == {"mem": "0", "exclusive": None}
     assert profile.env == {"RATIO": "1.50", "NO": "yes"}
@@ -82,6 +87,8 @@ PROBLEMS = [
     ("env: {1A: x}", "cluster/value", 7, "`env.1A` is not a valid name", "letters"),
     ("model_paths: {m: 5}", "cluster/type", 18, "`model_paths.m` must be text, not 5", 'quote it: "5"'),
     ("model_paths: /models", "cluster/type", 14, "must be a mapping", "Names that recipes"),
+    ("default_mounts: /data", "cluster/type", 17, "must be a mapping of source to target, or a list", "What every"),
+    ("default_mounts: {/data: data}", "cluster/value", 17, "whose target is no absolute path", "SOURCE:TARGET"),
     ("ssh: {host: login}", "cluster/not-built", 1, "`ssh` is known but not built yet", "remove it"),
     ("gpus_per_node: 010", "yaml/leading-zero", 16, "two ways", "quote it"),
 ]
@@ -109,7 +116,7 @@ def test_what_is_not_built_but_does_no_harm_is_a_warning(load, key: str) -> None
 
 
 def test_what_is_not_built_and_not_asked_for_is_silent(load) -> None:
-    assert load("use_segment_sbatch_directive: false\nssh: null\n").diagnostics == []
+    assert load("srtctl_root: false\nssh: null\n").diagnostics == []
 
 
 def test_all_problems_in_file_order(load) -> None:

@@ -59,6 +59,7 @@ roles:
     args: {tensor-parallel-size: 4}
 """
 
+PYXIS = "cluster: here\ncontainer_runtime: pyxis\ncontainers: {sglang: a/b, etcd: c/d}\n"
 PROFILE = "cluster: here\ngpus_per_node: 8\nmodel_paths: {llama: /models/llama}\n"
 
 V1 = """\
@@ -123,7 +124,6 @@ CASES = [
     bad("recipe/type", '`roles.agg.kv_events` must be true, false or a mapping, not "on"', "write true, without quotes",
         ("kv_events: true", "kv_events: «on")),
     bad("recipe/value", 'must be `sglang`', "did you mean `sglang`?", ("engine: sglang", "engine: «sgalng")),
-    bad("recipe/not-built", "`engine` mocker is known but not built yet", "use another", ("engine: sglang", "engine: «mocker")),
     bad("recipe/unknown-key", "`engine.foo` is not a known key: sglang has no such setting",
         "engine flags go into `roles.<role>.args`", ("engine: sglang", "engine: {type: sglang, «foo: 1}")),
     bad("recipe/not-built", "`resources.het_jobs` is known but not built yet", "--allow-unsupported",
@@ -206,8 +206,14 @@ CASES = [
     # The cluster.
     bad("plan/model-alias", "model `lama` is neither a path nor an alias", "did you mean `llama`?",
         ("path: /models/m", "path: «lama")),
-    bad("plan/container-runtime", "container runtime `pyxis` is not built yet", "`container_runtime: none`",
-        ("cluster: here\n", "cluster: here\ncontainer_runtime: «pyxis\n")),
+    bad("plan/container-alias", "container `sglan` is neither an image nor an alias", "did you mean `sglang`?",
+        ("cluster: here\n", PYXIS), ("container: sglang", "container: «sglan")),
+    bad("plan/container-alias", "container `ectd` is neither an image nor an alias", "did you mean `etcd`?",
+        ("cluster: here\n", f"{PYXIS}service_container: «ectd\n")),
+    bad("plan/mount", "mount `~/cache:/cache` holds `~`, which nothing fills in", "write the path out",
+        ("cluster: here\n", f"{PYXIS}default_mounts: «{{~/cache: /cache}}\n")),
+    bad("plan/owned-srun-option", "srun's `--ntasks` is set by srtctl", "the plan says where each process runs",
+        ("slurm:", "srun_options: {ntasks: «8}\nslurm:")),
     bad("cluster/not-built", "`ssh` is known but not built yet", "remove it", ("cluster: here\n", "cluster: here\n«ssh: {}\n")),
 ]  # fmt: skip
 IDS = [f"{at:02}-{case.code.replace('/', '-')}" for at, case in enumerate(CASES)]
@@ -335,6 +341,15 @@ def test_several_rules_are_said_at_once(tmp_path: Path) -> None:
     ]
 
 
+def test_a_variable_of_the_shell_is_said_to_stay_as_it_is(tmp_path: Path) -> None:
+    """The public launcher fills it in where it is started; here the same recipe always gives the same plan."""
+    case = bad(
+        "", "", "", ("path: /models/m", "path: «$MODEL"), ("slurm:", "environment: {A: '${B}', C: '$B/c'}\nslurm:")
+    )
+    found = [item for item in write(case, tmp_path).planned().diagnostics if item.code == "plan/not-expanded"]
+    assert [(item.path, item.severity) for item in found] == [("environment.A", "warning"), ("model.path", "warning")]
+
+
 def test_a_plane_may_be_repeated(tmp_path: Path) -> None:
     same = bad("", "", "", ("slurm:", "environment: {DYN_REQUEST_PLANE: tcp, «DYN_LOG: debug}\nslurm:"))
     assert errors(write(same, tmp_path).planned().diagnostics) == []
@@ -356,4 +371,5 @@ def test_what_is_owned_is_what_the_plan_sets(tmp_path: Path) -> None:
         for name, value in env.items()
         if "${NODE_ADDR[" in value or value in ports
     }
-    assert ours | {"DYN_DISCOVERY_BACKEND"} == set(OWNED)
+    direct = {"DYN_ADVERTISE_GRPC_ENDPOINT", "DYN_ROUTER_DIRECT_DISPATCH"}  # with `direct_dispatch` alone
+    assert ours | direct | {"DYN_DISCOVERY_BACKEND"} == set(OWNED)

@@ -15,9 +15,9 @@ from srtctl.diagnostics import Diagnostic, DiagnosticError, Related, Span
 from srtctl.plan.integrity import problems
 from srtctl.plan.model import Plan
 from srtctl.plan.serial import is_saved_plan, plan_dict, plan_json, read_plan
-from tests.support import EXAMPLES, example_id, plan_of
+from tests.support import EXAMPLES, REPOSITORY, example_id, plan_of
 
-PLAN = plan_of(EXAMPLES[0])
+PLAN = plan_of(REPOSITORY / "examples/agg/sglang-attention-dp-2n.yaml")
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=example_id)

@@ -98,23 +98,48 @@ def test_a_copied_command_is_the_planned_one(example: Path, tmp_path: Path) -> N
     """A shell that has bound the addresses, as the job does, runs each with the planned words and variables."""
     plan = plan_of(example, overrides=("environment.MOTTO=a 'b' \"c\"",))
     shown = commands(plan)
-    echo = tmp_path / "python3"
-    echo.write_text('#!/bin/sh\nprintf "%s\\n" "$0" "$@"; env | grep -E "^(CUDA|DYN|ETCD|SGLANG)" | sort\n')
-    echo.chmod(0o755)
+    for program in {p.argv[0] for w in plan.workers for p in w.processes}:
+        echo = tmp_path / program
+        echo.write_text('#!/bin/sh\nprintf "%s\\n" "$0" "$@"; env | grep -vE "^(OLDPWD|PATH|PWD|SHLVL|_)=" | sort\n')
+        echo.chmod(0o755)
+
+    def bound(text: str) -> str:
+        return re.sub(r"\$\{NODE_ADDR\[(\d+)\]\}", r"10.0.0.\1", text).replace("${RUN_DIR}", "/run")
+
     addresses = " ".join(f"10.0.0.{node}" for node in range(plan.nodes))
     processes = [p for w in plan.workers for p in w.processes if f"{p.name} on node {p.node}" in shown]
     assert processes
     for process in processes:
         text = shown[f"{process.name} on node {process.node}"]
-        script = f"NODE_ADDR=({addresses})\nPATH={shlex.quote(str(tmp_path))}:$PATH\n{text}"
+        script = f"NODE_ADDR=({addresses})\nRUN_DIR=/run\nPATH={shlex.quote(str(tmp_path))}:$PATH\n{text}"
         clean = {"PATH": os.environ["PATH"]}
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=clean)
-        bound = [re.sub(r"\$\{NODE_ADDR\[(\d+)\]\}", r"10.0.0.\1", word) for word in process.argv[1:]]
-        env = sorted(f"{k}={v}" for k, v in process.env.items())
-        assert done.stdout.splitlines()[1:] == [*bound, *env]
+        env = sorted(f"{k}={bound(v)}" for k, v in process.env.items())
+        assert done.stdout.splitlines()[1:] == [*map(bound, process.argv[1:]), *env]
 
 
 def test_what_differs_in_commands_that_are_not_shown(tmp_path: Path) -> None:
     text = plan_text(disaggregated(tmp_path, 64))
     assert "# the same on 23 more: decode-[1-23].0\n#   but for the values of --dist-init-addr, DYN_EVENT" in text
     assert text.count("python3 -m sglang.launch_server") == 3
+
+
+def test_images_mounts_and_setup_are_said(tmp_path: Path) -> None:
+    plan = disaggregated(tmp_path, 8)
+    plain = plan_text(plan)
+    assert not any(line.startswith(("image", "mounts", "set-up")) for line in plain.splitlines())
+    setup = (("bash", "/configs/a b.sh"),)
+    inside = replace(
+        plan,
+        workers=tuple(replace(w, image="engine.sqsh", setup=setup) for w in plan.workers),
+        services=tuple(replace(s, image="tools.sqsh") for s in plan.services),
+        runtime=replace(plan.runtime, container="pyxis", mounts=("/models:/models", "/a:/b:ro")),
+    )
+    added = [line for line in plan_text(inside).splitlines() if line not in plain.splitlines()]
+    services = ", ".join(s.name for s in plan.services)
+    assert added == [
+        f"image      tools.sqsh (pyxis): {services}",
+        "image      engine.sqsh (pyxis): prefill, decode",
+        "mounts     /models:/models, /a:/b:ro",
+        "set-up     bash '/configs/a b.sh'",
+    ]

@@ -74,7 +74,8 @@ def test_the_wrapper_is_one_mpi_job_over_uneven_nodes(tmp_path: Path) -> None:
     check_ports(plan)
     files = bundle_files(plan, "/run", "")
     assert "mpi_worker agg-0 0-1 workers/agg-0.sh 8,4 pmix" in files["job.sbatch"]
-    assert "supervise_rank agg-0.0 127.0.0.1:" in files["workers/agg-0.sh"]
+    # Dynamo's status server listens on the node's own address alone.
+    assert 'supervise_rank agg-0.0 "${NODE_ADDR[0]}:' in files["workers/agg-0.sh"]
 
 
 def test_the_file_holds_every_argument_as_written(tmp_path: Path) -> None:
@@ -103,6 +104,8 @@ def test_a_sidecar_beside_rank_0_alone(tmp_path: Path) -> None:
     port = value(leader.argv, "--port")
     start = ("trtllm-llmapi-launch", "python3", "-m", "tensorrt_llm.commands.serve", "/models/m", "--grpc")
     assert leader.argv[:6] == start
+    assert value(leader.argv, "--grpc-protocol") == "openengine"  # SMG, the default, is what no sidecar speaks
+    assert value(leader.argv, "--server_role") is None
     assert (str(leader.ready_port), follower.ready_port, follower.sidecar) == (port, None, None)
     assert leader.sidecar is not None
     assert leader.sidecar.mode == "serving"
@@ -123,6 +126,7 @@ def test_prefill_and_decode(tmp_path: Path) -> None:
     assert [value(p.argv, "--disaggregation-mode") for p in (first, second)] == ["prefill", "prefill"]
     assert decode.sidecar is not None
     assert decode.sidecar.argv[-2:] == ("--disaggregation-mode", "decode")
+    assert value(decode.argv, "--server_role") == "GENERATION"
     assert first.env["MASTER_PORT"] != second.env["MASTER_PORT"]
     assert set(plan.files) == {"trtllm-prefill.yaml", "trtllm-decode.yaml"}
     check_ports(plan)

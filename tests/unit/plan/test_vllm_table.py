@@ -97,6 +97,57 @@ def test_sidecar_layouts(
     assert expected in bundle_files(plan, "/run", "")["job.sbatch"]
 
 
+PER_GPU = {"engine": {"type": "vllm", "dp_launch_mode": "per_gpu"}}
+
+
+@pytest.mark.parametrize(("tp", "nodes"), [(1, 1), (1, 2), (2, 2), (4, 2)])
+def test_a_process_for_each_rank(tmp_path: Path, tp: int, nodes: int) -> None:
+    """vLLM's external load balancing: each rank is a process on its own GPUs, and registers alone."""
+    ranks = nodes * GPUS // tp
+    plan = plan_of(recipe(tmp_path, {"agg": role(nodes, nodes * GPUS, tp, ranks, sidecar=False)}, **PER_GPU))
+    [worker] = plan.workers
+    found = processes(plan)
+    assert worker.launcher == "task"
+    assert worker.nodes == tuple(rank * tp // GPUS for rank in range(ranks))
+    assert [p.name for p in found] == [f"agg-0.{rank}" for rank in range(ranks)]
+    assert [p.gpus for p in found] == [tuple(range(r * tp % GPUS, r * tp % GPUS + tp)) for r in range(ranks)]
+    assert [value(p, "--data-parallel-rank") for p in found] == [str(rank) for rank in range(ranks)]
+    assert {value(p, "--data-parallel-address") for p in found} == {"${NODE_ADDR[0]}"}
+    assert [p.serves for p in found] == [(rank,) for rank in range(ranks)]
+    assert len({(p.node, p.env["DYN_SYSTEM_PORT"]) for p in found}) == ranks
+    assert not {"--data-parallel-size-local", "--data-parallel-hybrid-lb", "--headless"} & {
+        w for p in found for w in p.argv
+    }
+    check_ports(plan)
+    bundle = bundle_files(plan, "/run", "")
+    assert f"task_worker agg-0 0{'-1' * (nodes == 2)} workers/agg-0.sh {GPUS // tp} " in bundle["job.sbatch"]
+    last = f"{nodes - 1}.{GPUS // tp - 1}) # serves its own ranks; publishes rank {ranks - 1} on {5200 + ranks - 1}"
+    assert ("case $NODE_INDEX.$RANK_HERE in" in bundle["workers/agg-0.sh"], last in bundle["workers/agg-0.sh"]) == (
+        True,
+        True,
+    )
+
+
+def test_one_rank_is_one_process_in_any_launch_mode(tmp_path: Path) -> None:
+    plan = plan_of(recipe(tmp_path, {"agg": role(1, 4, 4, sidecar=False)}, **PER_GPU))
+    assert (plan.workers[0].launcher, len(processes(plan))) == ("node", 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "frontend", "path"),
+    [
+        ({"sidecar": True}, "dynamo", "engine.dp_launch_mode"),
+        ({"args": {"data-parallel-hybrid-lb": True}}, "dynamo", "roles.agg.args.data-parallel-hybrid-lb"),
+        ({"kv_events": False}, "vllm", "engine.dp_launch_mode"),
+    ],
+)
+def test_what_a_process_for_each_rank_rules_out(tmp_path: Path, more: dict[str, Any], frontend: str, path: str) -> None:
+    agg = role(1, 4, 1, 4, **{"sidecar": False, **more})
+    result = build(recipe(tmp_path, {"agg": agg}, frontend={"type": frontend}, **PER_GPU))
+    found = [(d.code, d.path) for d in result.diagnostics if d.severity == "error"]
+    assert found == [("vllm/dp-launch", path)]
+
+
 def test_hybrid_dp_starts_and_rendezvous(tmp_path: Path) -> None:
     plan = plan_of(recipe(tmp_path, {"agg": role(3, 12, dp=12)}))
     found = processes(plan)
@@ -284,7 +335,7 @@ def test_what_cannot_run(tmp_path: Path, code: str, words: str, path: str, agg: 
     ("more", "code", "path"),
     [
         ({"engine": {"type": "vllm", "conector": "nixl"}}, "recipe/unknown-key", "engine.conector"),
-        ({"engine": {"type": "vllm", "dp_launch_mode": "per_gpu"}}, "vllm/dp-launch", "engine.dp_launch_mode"),
+        ({"engine": {"type": "vllm", "dp_launch_mode": "per_rank"}}, "vllm/dp-launch", "engine.dp_launch_mode"),
         ({"engine": {"type": "vllm", "connector": None}}, "vllm/no-connector", "engine.connector"),
         ({"frontend": {"type": "sglang-router"}}, "plan/frontend-engine", "frontend.type"),
         ({"frontend": {"type": "vllm"}}, "plan/direct-frontend", "frontend.type"),

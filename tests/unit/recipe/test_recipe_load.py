@@ -112,8 +112,7 @@ def test_time_limits_slurm_takes(load, value: str) -> None:
 
 
 def test_what_is_accepted_because_it_asks_for_nothing(load) -> None:
-    text = changed("  type: dynamo\n", "  type: dynamo\n  enable_multiple_frontends: false\n")
-    text = changed("{gpus_per_node: 1}", "{gpus_per_node: 1, het_jobs: false}", text)
+    text = changed("{gpus_per_node: 1}", "{gpus_per_node: 1, het_jobs: false}")
     good(load(text + "dynamo: {install: false}\nbenchmark: {type: manual}\n"))
 
 

@@ -197,7 +197,7 @@ def test_everything_wrong_is_reported_at_once_in_file_order(tmp_path: Path) -> N
     text = changed("    workers: 1", "    workers: 1\n    workers: one", text)
     text = (
         changed("router-mode: kv", "router-mode: kv, router_mode: kv", text)
-        + "services: []\nslurm: {time_limit: 010}\n"
+        + "telemetry: {enabled: true}\nslurm: {time_limit: 010}\n"
     )
     path = tmp_path / "r.yaml"
     path.write_text(text)

@@ -61,12 +61,12 @@ def test_good_recipes_are_valid(text: str) -> None:
         ("    workers: 1", "    env: {A-B: x}"),
         ("    workers: 1", "    env: {A: true}"),
         ("page-size", "--page-size"),
-        ("engine: sglang", "engine: mocker"),
+        ("engine: sglang", "engine: tgi"),
         ("engine: sglang", "engine: {knob: 1}"),
         ("sidecar: true", "sidecar: {kind: x}"),
         ("", "checks: {registration: maybe}"),
         ("", "slurm: {time_limit: 2h}"),
-        ("", "dynamo: {install: true}"),
+        ("", "dynamo: {install: pypi}"),
     ],
 )
 def test_bad_recipes_are_not(tmp_path: Path, old: str, new: str) -> None:

@@ -184,9 +184,19 @@ def test_a_process_that_ignores_term_is_killed_with_its_children(node: Node) -> 
     node.wait_for("started", part="sidecar")
     os.kill(task.pid, signal.SIGTERM)
     assert task.wait(DEADLINE) == 143
-    assert node.wait_for("stopped", part="engine")["code"] == 137
+    stopped = node.wait_for("stopped", part="engine")
+    assert stopped["code"] == 137
+    assert float(str(stopped["seconds"])) > 0
     assert not alive(pid)
     assert not alive(log.read_text().split()[1])
+
+
+def test_the_children_of_a_process_that_died_end_with_the_task(node: Node) -> None:
+    dying = "bash -c 'sleep 1000 & echo child $!; kill -9 $$'"
+    code, _ = node.run(f"{arrays(dying)} supervise agg-0.1 - engine sidecar")
+    assert code == 137
+    child = (node.run_dir / "logs/agg-0.1.engine.log").read_text().split()[1]
+    assert not alive(child)
 
 
 def test_a_busy_port_is_named_with_its_holder(node: Node) -> None:
@@ -328,6 +338,18 @@ def test_a_router_without_registrations_must_list_a_model(node: Node, body: byte
         assert node.run(f"missing_registrations 127.0.0.1:{port}") == (code, said)
 
 
+@pytest.mark.parametrize(("second", "code"), [("1", 0), ("0", 1)])
+def test_every_one_of_several_routers_must_be_complete(node: Node, second: str, code: int) -> None:
+    expect = "expect decode workers=1 ranks=2"
+    with (
+        serving("/metrics", (METRICS % ("1", "0")).encode()) as first,
+        serving("/metrics", (METRICS % (second, "0")).encode()) as other,
+    ):
+        got, out = node.run(f"{expect}; missing_registrations 127.0.0.1:{first},127.0.0.1:{other}")
+    said = "decode: workers=1 ranks=2 expected, the router has 1 workers and 1 ranks"
+    assert (got, out) == (code, f"{said} (frontend at 127.0.0.1:{other})\n" if code else "")
+
+
 def test_the_ranks_of_an_mpi_step_fill_their_nodes_in_order(node: Node) -> None:
     assert node.run("rank_hosts n1,n2 2,1") == (0, "n1\nn1\nn2\n")
 
@@ -362,3 +384,96 @@ def test_rank_0_has_all_the_parts(node: Node, rank: str, here: str, name: str, p
     process.communicate(timeout=DEADLINE)
     assert {event["part"] for event in node.events() if event["event"] == "started"} == parts
     assert (node.run_dir / "state/agg-0.1.ready").exists() is ready
+
+
+CLIENT = "client=({command}); client_env=(A=1);"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("echo done", 0, "the benchmark exited with 0: done"),
+        (
+            "echo begun; echo ValueError: no such thing; echo more; exit 7",
+            7,
+            "the benchmark exited with 7: ValueError: no such thing",
+        ),
+        ("kill -9 $$", 137, "the benchmark was killed by SIGKILL"),
+    ],
+)
+def test_the_end_of_a_client_is_the_end_of_its_task(node: Node, command: str, code: int, words: str) -> None:
+    script = CLIENT.format(command=f"bash -c '(exec sleep 1000) & {command}'")
+    assert node.run(f"{script} run_client benchmark client") == (code, "")
+    event = node.wait_for("client_ended")
+    assert (event["process"], event["code"], event["words"]) == ("benchmark", code, words)
+    assert (node.run_dir / "logs/benchmark").is_dir()
+    assert not [e for e in node.events() if e["event"] == "exited"]  # it is no failure of the deployment
+    assert not list(node.run_dir.glob("srtctl-*"))
+    sleeping = subprocess.run(["pgrep", "-g", str(node.wait_for("started")["pid"])], capture_output=True, check=False)
+    assert sleeping.stdout == b""  # what it left in the background
+
+
+def test_a_client_is_stopped_with_its_task(node: Node) -> None:
+    task = node.start(f"{CLIENT.format(command='sleep 1000')} run_client benchmark client")
+    pid = node.wait_for("started", part="client")["pid"]
+    task.terminate()
+    task.communicate(timeout=DEADLINE)
+    assert task.returncode == 143
+    assert node.wait_for("stopped", part="client")["code"] == 143
+    assert not alive(pid)
+
+
+# what a node's event file says, exit code of the step (empty: it goes on), the step of a worker, then how the job ends
+ENDED = '{"ts":1,"node":1,"event":"client_ended","code":7,"words":"the benchmark exited with 7: \\"no\\""}'
+EXITED = '{"ts":2,"node":1,"event":"exited","words":"agg-0.0 engine on n1 was killed by SIGKILL"}'
+JOB_ENDS = [
+    ("", "0", "", "completed", 0, "benchmark finished"),
+    (ENDED, "7", "", "failed", 1, 'the benchmark exited with 7: "no"'),
+    ("", "1", "", "failed", 1, "step benchmark ended with exit code 1; see logs/benchmark.log"),
+    (f"{ENDED}\n{EXITED}", "7", "", "failed", 1, "agg-0.0 engine on n1 was killed by SIGKILL"),
+    (EXITED, "", "137", "failed", 1, "agg-0.0 engine on n1 was killed by SIGKILL"),
+]
+
+
+@pytest.mark.parametrize(("events", "client", "worker", "state", "code", "cause"), JOB_ENDS)
+def test_how_a_job_with_a_client_ends(
+    node: Node, events: str, client: str, worker: str, state: str, code: int, cause: str
+) -> None:
+    """Steps end here by their files alone, as they do for the job."""
+    if events:
+        (node.run_dir / "events/node-1.jsonl").write_text(f"{events}\n")
+    ends = "".join(f'echo {it} >"$STATE/{step}.step";' for step, it in (("benchmark", client), ("agg-0", worker)) if it)
+    stand_ins = f"start_step() {{ STEPS+=(agg-0 benchmark); {ends} }}; stop_steps() {{ :; }}"
+    got, out = node.run(f"unset NODE_INDEX; {stand_ins}; benchmark benchmark 0 client/benchmark.sh")
+    assert got == code, out
+    end = json.loads((node.run_dir / "state/end.json").read_text())
+    assert end == {"state": state, "exit_code": code, "cause": cause}
+    told = [json.loads(line)["event"] for line in (node.run_dir / "events/job.jsonl").read_text().splitlines()]
+    assert told == ["serving", "client_started", "stopping", "job_ended"]
+
+
+@pytest.mark.parametrize(
+    ("before", "state", "code"),
+    [
+        ("SERVING=1 CLIENT=benchmark", "the time limit came before the benchmark ended", 1),
+        ("SERVING=1", "served until its time limit", 0),
+    ],
+)
+def test_the_time_limit_is_a_failure_while_a_client_runs(node: Node, before: str, state: str, code: int) -> None:
+    got, _ = node.run(f"{before}; stop_steps() {{ :; }}; on_time_limit")
+    assert got == code
+    end = json.loads((node.run_dir / "state/end.json").read_text())
+    assert (end["state"], end["cause"]) == ("time_limit", state)
+
+
+@pytest.mark.parametrize("here", ["0", "1"])
+def test_each_task_of_a_process_a_rank_is_waited_for(node: Node, here: str) -> None:
+    """The job counts a `.ready` file for each task; of the tasks of an MPI worker only the first of a node writes one."""
+    process = node.start(f"{arrays('sleep 1000')} supervise_task agg-0.{here} - engine", SLURM_LOCALID=here)
+    node.wait_for("started", process=f"agg-0.{here}", part="engine")
+    end = time.monotonic() + DEADLINE
+    while not (node.run_dir / f"state/agg-0.1.{here}.ready").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    process.terminate()
+    process.communicate(timeout=DEADLINE)
+    assert (node.run_dir / f"state/agg-0.1.{here}.ready").exists()

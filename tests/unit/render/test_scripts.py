@@ -57,6 +57,10 @@ GATES = [
     (("roles.agg.kv_events=false", "frontend.args={router-mode: random}"), ['gate "${NODE_ADDR[0]}:8000" 1800']),
     (("roles.agg.sidecar=false", "frontend={type: sglang}"), ['gate "${NODE_ADDR[0]}:6100" 1800']),
     (("roles.agg.sidecar=false", "frontend={type: none}"), ["gate - 1800"]),
+    (
+        ("frontend.enable_multiple_frontends=true",),
+        ["expect decode workers=1 ranks=2 kv_sources=all", 'gate "${NODE_ADDR[0]}:8080,${NODE_ADDR[1]}:8080" 1800'],
+    ),
 ]
 
 
@@ -66,6 +70,18 @@ def test_what_the_job_waits_for(overrides: tuple[str, ...], expected: list[str])
     found = [line for line in text.splitlines() if line.startswith(("expect", "gate"))]
     assert len(found) == len(expected)
     assert all(line.startswith(start) for line, start in zip(found, expected, strict=True))
+
+
+def test_nginx_starts_after_the_frontends_that_it_stands_before() -> None:
+    text = job_script(plan_of(ATTENTION, overrides=("frontend.enable_multiple_frontends=true",)), "/runs/x")
+    started = [line.split()[:2] for line in text.splitlines() if line.startswith(("service ", "frontend ", "worker "))]
+    assert started == [
+        ["service", "etcd"],
+        ["frontend", "frontend-0"],
+        ["frontend", "frontend-1"],
+        ["service", "nginx"],
+        ["worker", "agg-0"],
+    ]
 
 
 def test_prefill_and_decode_are_expected_apart() -> None:
@@ -95,4 +111,4 @@ def test_a_script_that_slurm_would_refuse(monkeypatch: pytest.MonkeyPatch) -> No
 def test_values_from_recipes_cannot_become_commands() -> None:
     plan = plan_of(ATTENTION, overrides=("roles.agg.env={X: '$(reboot) `id` \"q\"'}",))
     script = bundle_files(plan, "/r", "")["workers/agg-0.sh"]
-    assert """'X=$(reboot) `id` "q"'""" in script
+    assert r'''"X=\$(reboot) \`id\` \"q\""''' in script

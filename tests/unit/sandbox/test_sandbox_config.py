@@ -124,15 +124,16 @@ def test_profile() -> None:
         "gpus_per_node": 1,
         "default_gpu_type": "sim",
         "model_paths": {"qwen3-0.6b": "/s/dev/model/qwen3-0.6b"},
-        "containers": {"sglang": "/s/dev/image"},
+        "containers": {"sglang": "/s/dev/image", "vllm": "/s/dev/image", "trtllm": "/s/dev/image"},
         "container_runtime": "none",
         "output_dir": "/s/dev/runs",
         "slurm_conf": "/s/dev/slurm.conf",
         "runtime_python": "/stack/bin/python3",
+        "dynamo_python": "/stack/bin/python3",
         "nodes_share_host": True,
         "mpi": "none",
     }
-    assert env["PATH"].split(":")[0] == "/stack/bin"
+    assert env["PATH"].split(":")[:2] == ["/s/dev/image/bin", "/stack/bin"]
     assert env["PYTHONPATH"] == "/s/dev/image"
     assert env["HF_HUB_OFFLINE"] == "1"
     assert all(env[name].startswith("/s/dev/") for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME"))

@@ -39,6 +39,19 @@ def test_the_image_runs_without_the_rest_of_srtctl(tmp_path: Path) -> None:
     assert done.stdout.strip() == str(image / "srtctl" / "__init__.py")
 
 
+def test_the_engines_programs_are_in_the_images_bin(tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    build_image(image)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").symlink_to(sys.executable)
+    env = {"PATH": f"{image / 'bin'}:{tmp_path / 'bin'}:/usr/bin:/bin", "PYTHONPATH": str(image)}
+    for program, said in (("vllm", "vllm serve: error"), ("vllm-rs", "vllm-rs serve: error")):
+        done = subprocess.run(
+            [program, "serve", "--no-such-flag"], env=env, text=True, capture_output=True, check=False
+        )
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
 def test_a_model_that_cannot_be_made_says_why(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     build_image(layout.image)

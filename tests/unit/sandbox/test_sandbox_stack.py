@@ -99,8 +99,8 @@ def test_missing_packages_are_named_with_the_command(tmp_path: Path, monkeypatch
         (tmp_path / program).touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(packages, "SYSTEM_PATH", str(tmp_path))
-    assert packages.missing() == ["etcd-server", "nats-server", "slurm-client", "slurm-wlm"]
-    with pytest.raises(SandboxRefusedError, match="etcd-server, nats-server, slurm-client, slurm-wlm") as caught:
+    assert packages.missing() == ["etcd-server", "nats-server", "nginx", "slurm-client", "slurm-wlm"]
+    with pytest.raises(SandboxRefusedError, match="etcd-server, nats-server, nginx, slurm-client, slurm-wlm") as caught:
         packages.require()
     assert "srtctl sandbox install" in caught.value.hint
     assert "apt-get install" in caught.value.hint

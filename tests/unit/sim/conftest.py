@@ -3,104 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import msgpack
 import pytest
 import zmq
+from engine_process import DEADLINE, EngineProcess, free_ports
+from vllm_server import VllmServer
 
 from srtctl.sim.model import write_model
 from srtctl.sim.sglang.grpc_server import MESSAGES, SERVICE
 
-SOURCE = Path(__file__).resolve().parents[3] / "src"
-DEADLINE = 30.0
-_next_port = itertools.count(20000 + os.getpid() % 600 * 20)
 
-
-def free_ports(count: int = 1) -> int:
-    """The first of `count` consecutive ports that nothing listens on, below the ephemeral range."""
-    while True:
-        first = 20000 + (next(_next_port) - 20000) % 12000
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for port in range(first, first + count):
-                stack.enter_context(socket.create_server(("0.0.0.0", port)))
-            for _ in range(count - 1):
-                next(_next_port)
-            return first
-
-
-class Server:
+class Server(EngineProcess):
     """One `python -m sglang.launch_server`: its ports, and what a client does with it."""
 
     def __init__(self, model: Path, log: Path, flags: list[object], environment: dict[str, str]) -> None:
-        self.port, self.grpc_port = free_ports(), free_ports()
-        self.log_path = log
-        ports = ["--port", self.port, "--grpc-port", self.grpc_port]
-        argv = ["--model-path", model, "--served-model-name", "tiny", *ports, "--page-size", 4, *flags]
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("SRTCTL_", "SGLANG_"))}
-        path = f"{SOURCE}{os.pathsep}{SOURCE / 'srtctl/sim/modules'}"
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "sglang.launch_server", *map(str, argv)],
-                env={**inherited, "PYTHONPATH": path, **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-
-    @property
-    def log(self) -> str:
-        return self.log_path.read_text(errors="replace")
-
-    @property
-    def last_line(self) -> str:
-        return (self.log.strip().splitlines() or [""])[-1]
-
-    def until(self, what: str, condition: Callable[[], Any]) -> Any:
-        """The first true value of `condition`; fails when there is none in time or the process ends."""
-        deadline = time.monotonic() + DEADLINE
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError):
-                if value := condition():
-                    return value
-            assert self.process.poll() is None, self.log
-            time.sleep(0.02)
-        raise AssertionError(f"{what} did not happen: {self.log}")
-
-    def ready(self) -> Server:
-        """Wait until health is positive."""
-        self.until("/health 200", lambda: self.get("/health")[0] == 200)
-        return self
-
-    def ended(self) -> int:
-        """Wait for the end; returns the exit code."""
-        return self.process.wait(DEADLINE)
-
-    def get(self, path: str) -> tuple[int, str]:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(f"http://127.0.0.1:{self.port}{path}", timeout=DEADLINE) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-
-    @contextlib.contextmanager
-    def channel(self) -> Iterator[grpc.Channel]:
-        with grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}", [("grpc.enable_http_proxy", 0)]) as channel:
-            yield channel
+        super().__init__(log)
+        argv = ["--model-path", model, "--served-model-name", "tiny", *self.ports, "--page-size", 4, *flags]
+        self.start("sglang.launch_server", argv, environment)
 
     def call(self, rpc: str, **fields: object) -> Any:
         """One unary RPC."""
@@ -172,7 +96,9 @@ class Subscriber:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that start a simulated engine are `process` tests."""
     for item in items:
-        if "launch" in getattr(item, "fixturenames", ()) and Path(__file__).parent in item.path.parents:
+        if {"launch", "launch_vllm"} & set(getattr(item, "fixturenames", ())) and Path(
+            __file__
+        ).parent in item.path.parents:
             item.add_marker(pytest.mark.process)
 
 
@@ -198,6 +124,22 @@ def launch(model: Path, tmp_path: Path) -> Iterator[Callable[..., Server]]:
         server = Server(model, tmp_path / f"server-{len(servers)}.log", list(flags), environment)
         servers.append(server)
         return server
+
+    yield start
+    for server in servers:
+        server.process.kill()
+        server.process.wait()
+
+
+@pytest.fixture
+def launch_vllm(model: Path, tmp_path: Path) -> Iterator[Callable[..., VllmServer]]:
+    """Start vLLM processes: `launch_vllm("--flag", value, ..., fault="...", group_timeout=seconds, NAME="value")`."""
+    servers: list[VllmServer] = []
+
+    def start(*flags: object, fault: str = "", group_timeout: float = DEADLINE, **environment: str) -> VllmServer:
+        settings = {"SRTCTL_SIM_FAULT": fault, "SRTCTL_SIM_GROUP_TIMEOUT": str(group_timeout), **environment}
+        servers.append(VllmServer(model, tmp_path / f"vllm-{len(servers)}.log", list(flags), settings))
+        return servers[-1]
 
     yield start
     for server in servers:

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from srtctl.sim.address import Address
 from srtctl.sim.faults import Faults, parse_faults
 from srtctl.sim.model import Model
-from srtctl.sim.sglang.config import Address, Config, ConfigError, KvEvents, read_config
+from srtctl.sim.sglang.config import Config, ConfigError, KvEvents, read_config
 from srtctl.sim.sglang.info import server_info
 from srtctl.sim.sglang.topology import Topology
 

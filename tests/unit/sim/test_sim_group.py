@@ -11,9 +11,9 @@ from typing import Any
 import grpc
 import pytest
 
-from srtctl.sim.sglang.config import Address
-from srtctl.sim.sglang.rendezvous import GroupError, Rendezvous, join
-from srtctl.sim.sglang.topology import Topology
+from srtctl.sim.address import Address
+from srtctl.sim.errors import GroupError
+from srtctl.sim.rendezvous import Membership, Rendezvous, join
 
 Launch = Callable[..., Any]
 PROMPT = list(range(10, 26))
@@ -125,9 +125,9 @@ def test_names_that_do_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     address = Address("leader", 5000)
     with pytest.raises(OSError, match=r"cannot listen on --dist-init-addr leader:5000: .*Name or service not known"):
-        Rendezvous(address)
+        Rendezvous(address, "--dist-init-addr")
     with pytest.raises(GroupError, match=r"could not join the group at leader:5000 .*Name or service not known"):
-        join(address, Topology(nnodes=2, tp=2), 1, timeout=0)
+        join(address, Membership(1, 2, address, {"tp": 2}, "--dist-init-addr"), timeout=0)
 
 
 def test_a_follower_that_reached_something_else(launch: Launch, ports: Any) -> None:

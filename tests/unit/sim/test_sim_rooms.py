@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from srtctl.sim.sglang.request import AbortedError, TransferError
+from srtctl.sim.errors import AbortedError, TransferError
 from srtctl.sim.sglang.rooms import Offer, Refusal, Rooms
 
 LONG = 30.0

@@ -17,6 +17,7 @@ from srtctl.backends.base import (
 )
 from srtctl.backends.kv_events import config_text, port_need
 from srtctl.backends.launch import Launch, launch_of
+from srtctl.backends.openengine import default_name, is_openengine, server_flags
 from srtctl.backends.rules import check_knobs, check_served_names, need
 from srtctl.backends.sglang import rules
 from srtctl.backends.sglang.topology import Parallelism, parallelism, publisher_ranks
@@ -85,12 +86,12 @@ class SglangBackend:
             processes.append(shape)
         return WorkerShape(sizes.dp, tuple(processes)), []
 
-    def served_name(self, recipe: Recipe, model_path: str) -> str:  # noqa: ARG002
+    def served_name(self, recipe: Recipe, model_path: str) -> str:
         """`--served-model-name` of any role, else the model's path as written, which is SGLang's own default."""
         for args in recipe.arguments.values():
             if found := args.get("served-model-name"):
                 return str(found.value)
-        return recipe.model.path
+        return default_name(recipe, model_path)
 
     def command(self, recipe: Recipe, role_name: str, shape: WorkerShape, context: ProcessContext) -> Command:
         role = recipe.roles[role_name]
@@ -112,7 +113,12 @@ class SglangBackend:
         user = [word for item in args if item.flag not in _RENDERED_BY_US for word in words(item)]
         user += _incremental_streaming(args, launch)
         own: list[tuple[str, str | None]] = [("node-rank", str(context.node_rank))] if context.nnodes > 1 else []
-        own += [(flag, str(context.ports[purpose])) for flag, purpose in PORT_FLAGS.items() if purpose in context.ports]
+        ports = {flag: context.ports[purpose] for flag, purpose in PORT_FLAGS.items() if purpose in context.ports}
+        if is_openengine(recipe, role_name) and (port := ports.pop("grpc-port", None)):
+            own += server_flags(port)
+            # Decode engines are told where its bootstrap server is: all its servers listen on 0.0.0.0
+            own += [("openengine-advertise-host", context.address)] if role_name == "prefill" else []
+        own += [(flag, str(port)) for flag, port in ports.items()]
         if role.kv_events is not None:
             config = config_text(role.kv_events, args.get("kv-events-config"), context.ports["kv_events"])
             own.append(("kv-events-config", config))

@@ -69,7 +69,7 @@ class TrtllmBackend:
         else:
             grpc = launch is Launch.native
             program = ["python3", "-m", "tensorrt_llm.commands.serve"] if grpc else ["trtllm-serve"]
-            argv += [*program, context.model_path, *(["--grpc"] if grpc else [])]
+            argv += [*program, context.model_path, *(_openengine(role_name) if grpc else [])]
             argv += ["--host", "0.0.0.0", "--port", str(ports["grpc" if grpc else "http"])]
             argv += ["--extra_llm_api_options", config]
         # All ranks meet at rank 0, wherever its node stands in a sorted list.
@@ -90,6 +90,12 @@ class TrtllmBackend:
         keys = {key.lstrip("-").replace("-", "_"): value for key, value in args.items()}
         text = yaml.safe_dump(dict(sorted(keys.items())), sort_keys=False, allow_unicode=True, width=120)
         return {_file_name(role_name): text}
+
+
+def _openengine(role: str) -> list[str]:
+    """gRPC is SMG by default, which no sidecar speaks; OpenEngine tells the role to those who ask."""
+    server_role = {"prefill": "CONTEXT", "decode": "GENERATION"}.get(role)
+    return ["--grpc", "--grpc-protocol", "openengine", *(["--server_role", server_role] if server_role else [])]
 
 
 def _file_name(role: str) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 from srtctl.backends.base import Command, Layout, ProcessContext, ProcessShape, WorkerShape, sidecar_module
 from srtctl.backends.launch import Launch, launch_of
+from srtctl.backends.openengine import default_name
 from srtctl.backends.rules import check_knobs, check_served_names
 from srtctl.backends.vllm import rules
 from srtctl.backends.vllm.command import engine_command
 from srtctl.backends.vllm.connectors import NAME as CONNECTOR
 from srtctl.backends.vllm.ports import PORT_FLAGS, port_needs
-from srtctl.backends.vllm.topology import parallelism, shares, spread_of
+from srtctl.backends.vllm.topology import Parallelism, Spread, parallelism, shares, spread_of
 from srtctl.diagnostics import Diagnostic
 from srtctl.recipe.model import Recipe
 
@@ -38,7 +39,7 @@ class VllmBackend:
         sizes, _ = parallelism(args)
         if problems := list(rules.check_layout(role_name, args, sizes, layout)):
             return None, problems
-        launch, spread = launch_of(recipe, role), spread_of(sizes, layout, one_endpoint=_one_endpoint(recipe))
+        launch, spread = launch_of(recipe, role), _spread(recipe, sizes, layout)
         processes = tuple(
             ProcessShape(
                 ports=tuple(port_needs(recipe, role_name, sizes, spread, launch, share, leader=node == 0)),
@@ -50,19 +51,18 @@ class VllmBackend:
             )
             for node, share in enumerate(shares(sizes, layout.nnodes, spread))
         )
-        return WorkerShape(sizes.dp, processes), []
+        return WorkerShape(sizes.dp, processes, "task" if spread is Spread.rank else "node"), []
 
-    def served_name(self, recipe: Recipe, model_path: str) -> str:  # noqa: ARG002
+    def served_name(self, recipe: Recipe, model_path: str) -> str:
         """The first `--served-model-name` of any role (vLLM takes several), else the model's path as written."""
         for args in recipe.arguments.values():
             if found := args.get("served-model-name"):
                 return str(found.value[0] if isinstance(found.value, list) and found.value else found.value)
-        return recipe.model.path
+        return default_name(recipe, model_path)
 
     def command(self, recipe: Recipe, role_name: str, shape: WorkerShape, context: ProcessContext) -> Command:
         sizes, _ = parallelism(recipe.arguments[role_name])
-        layout = Layout((context.gpus,) * context.nnodes)
-        spread = spread_of(sizes, layout, one_endpoint=_one_endpoint(recipe))
+        spread = _spread(recipe, sizes, Layout((context.gpus,) * context.nnodes))
         process = shape.processes[context.node_rank]
         served = self.served_name(recipe, context.model_path)
         return engine_command(recipe, role_name, served, spread, process, context)
@@ -76,6 +76,8 @@ class VllmBackend:
         return {}
 
 
-def _one_endpoint(recipe: Recipe) -> bool:
-    """Whether clients talk to the leader of the one worker, which then balances over the ranks of all nodes."""
-    return recipe.frontend.type == "vllm"
+def _spread(recipe: Recipe, sizes: Parallelism, layout: Layout) -> Spread:
+    """Before frontend `vllm` clients talk to the leader of the one worker, which balances over the ranks of all nodes."""
+    return spread_of(
+        sizes, layout, one_endpoint=recipe.frontend.type == "vllm", process_a_rank=rules.process_a_rank(recipe)
+    )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from srtctl.backends.base import Command, ProcessContext, ProcessShape, flags
+from srtctl.backends.kv_events import DISCOVERED, config_text
 from srtctl.backends.kv_events import FLAG as KV_EVENTS_FLAG
-from srtctl.backends.kv_events import config_text
 from srtctl.backends.launch import Launch, launch_of
+from srtctl.backends.openengine import is_openengine, server_flags
 from srtctl.backends.vllm.connectors import FLAG as TRANSFER_FLAG
 from srtctl.backends.vllm.connectors import NAME as CONNECTOR
 from srtctl.backends.vllm.connectors import transfer_of
@@ -33,6 +34,7 @@ _OF_SPREAD = {
     Spread.hybrid: frozenset({"data-parallel-hybrid-lb"}),
     Spread.central: frozenset({"data-parallel-hybrid-lb"}),
     Spread.replica: frozenset({"distributed-executor-backend"}),
+    Spread.rank: frozenset[str](),
 }
 
 #: Only where the OpenAI server runs: a headless node refuses it.
@@ -55,8 +57,11 @@ def engine_command(
     left_out = _RENDERED_BY_US | _OF_SPREAD[spread] | (_SERVER_ONLY if headless else set())
     user = [word for item in args if item.flag not in left_out for word in words(item)]
     own = _own_flags(spread, process, context, launch)
+    if is_openengine(recipe, role) and process.serves:
+        own = [flag for flag in own if flag[0] != "grpc-port"] + server_flags(context.ports["grpc"])
     if (events := recipe.roles[role].kv_events) is not None and process.publisher_ranks:
-        config = config_text(events, args.get(KV_EVENTS_FLAG), context.ports["kv_events"], enable_kv_cache_events=True)
+        base = context.ports.get("kv_events", DISCOVERED)
+        config = config_text(events, args.get(KV_EVENTS_FLAG), base, enable_kv_cache_events=True)
         own.append((KV_EVENTS_FLAG, config))
     argv = (*_program(launch, spread, context.model_path), *_names(args, served), *flags(common), *user, *flags(own))
     return Command(argv, _environment(launch, spread, context), None if headless else _ready_port(launch, context))
@@ -92,10 +97,12 @@ def _common_flags(spread: Spread, process: ProcessShape, context: ProcessContext
     if spread is Spread.one:
         return []
     found: _Flags = [
-        ("data-parallel-size-local", str(len(process.runs))),
         ("data-parallel-address", context.leader_address),
         ("data-parallel-rpc-port", str(context.leader_ports["dp_rpc"])),
     ]
+    if spread is Spread.rank:
+        return found
+    found.insert(0, ("data-parallel-size-local", str(len(process.runs))))
     return [*found, ("data-parallel-hybrid-lb", None)] if spread is Spread.hybrid else found
 
 
@@ -104,6 +111,8 @@ def _own_flags(spread: Spread, process: ProcessShape, context: ProcessContext, l
     found: _Flags = []
     if spread is Spread.replica:
         found.append(("node-rank", str(context.node_rank)))
+    elif spread is Spread.rank:
+        found.append(("data-parallel-rank", str(process.runs[0])))
     elif spread is not Spread.one:
         found.append(("data-parallel-start-rank", str(process.runs[0])))
     if not process.serves:

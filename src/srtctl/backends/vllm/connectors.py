@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from srtctl.backends.openengine import is_openengine
 from srtctl.diagnostics import Diagnostic, did_you_mean
 from srtctl.recipe.arguments import Argument, compact_json
 from srtctl.recipe.model import Recipe
@@ -55,7 +56,9 @@ def transfer_of(recipe: Recipe, role: str) -> tuple[Transfer, list[Diagnostic]]:
         message = f"`{NAME}` must be one of {', '.join(PRESETS)} or a configuration, not `{value}`"
         problem = Diagnostic("vllm/connector", message, named.path, hint=did_you_mean(str(value), PRESETS))
         return Transfer(None, frozenset(), named.path), [problem]
-    producer = {"kv_role": "kv_producer" if role == "prefill" else "kv_consumer"} if preset["kv_role"] is None else {}
+    # Over OpenEngine the engine tells its role, and kv_role is all that it knows of it.
+    by_role = preset["kv_role"] is None or (role != "agg" and is_openengine(recipe, role))
+    producer = {"kv_role": "kv_producer" if role == "prefill" else "kv_consumer"} if by_role else {}
     return _configured({**preset, **producer}, named.path)
 
 

@@ -19,7 +19,7 @@ from srtctl.backends.rules import (
 )
 from srtctl.backends.vllm.connectors import transfer_of
 from srtctl.backends.vllm.topology import DATA, TENSOR, Parallelism
-from srtctl.diagnostics import Diagnostic
+from srtctl.diagnostics import Diagnostic, did_you_mean
 from srtctl.recipe.arguments import Arguments
 from srtctl.recipe.model import Recipe
 
@@ -43,8 +43,8 @@ OWNED: Mapping[str, str] = {
 #: A permission of the v1 layout; ours says where decode runs.
 COLOCATION = "allow_prefill_decode_colocation"
 
-#: How DP ranks become processes: `per_node`, which is the only way here.
-DP_LAUNCH, PER_NODE = "dp_launch_mode", "per_node"
+#: How DP ranks become processes: one runs all of its node, or each has its own (vLLM's external load balancing).
+DP_LAUNCH, PER_NODE, PER_GPU = "dp_launch_mode", "per_node", "per_gpu"
 
 #: Spellings of sizes that other engines know; vLLM has only the long ones (and single-dash short ones).
 _SHORT = {"tp": TENSOR[0], "tp-size": TENSOR[0], "dp": DATA[0], "dp-size": DATA[0], "pp": "pipeline-parallel-size",
@@ -55,15 +55,9 @@ _NOT_WITH_SIDECAR = ("grpc", "data-parallel-external-lb", "data-parallel-multi-p
 
 
 def check_knob_values(recipe: Recipe) -> Iterator[Diagnostic]:
-    """A launch mode that is not built; a warning where decode may share the prefill nodes, but has nodes of its own."""
+    """What the launch mode rules out; a warning where decode may share the prefill nodes, but has nodes of its own."""
     decode = recipe.roles.get("decode")
-    if (mode := recipe.engine.knobs.get(DP_LAUNCH, PER_NODE)) != PER_NODE:
-        yield Diagnostic(
-            "vllm/dp-launch",
-            f"`{DP_LAUNCH}: {mode}` is not built: one process runs all DP ranks of its node",
-            f"engine.{DP_LAUNCH}",
-            hint=f"remove it, or write `{PER_NODE}`",
-        )
+    yield from _check_launch_mode(recipe)
     if recipe.engine.knobs.get(COLOCATION) and decode is not None and decode.nodes != "colocate":
         yield Diagnostic(
             "vllm/colocation",
@@ -74,6 +68,31 @@ def check_knob_values(recipe: Recipe) -> Iterator[Diagnostic]:
         )
 
 
+def process_a_rank(recipe: Recipe) -> bool:
+    """Whether each DP rank is a process of its own."""
+    return bool(recipe.engine.knobs.get(DP_LAUNCH) == PER_GPU)
+
+
+def _check_launch_mode(recipe: Recipe) -> Iterator[Diagnostic]:
+    mode, path = recipe.engine.knobs.get(DP_LAUNCH, PER_NODE), f"engine.{DP_LAUNCH}"
+    if mode not in (PER_NODE, PER_GPU):
+        message = f"`{DP_LAUNCH}` must be `{PER_NODE}` or `{PER_GPU}`, not {mode!r}"
+        yield Diagnostic("vllm/dp-launch", message, path, hint=did_you_mean(str(mode), (PER_NODE, PER_GPU)))
+    if mode != PER_GPU:
+        return
+    hint = f"write `{PER_NODE}`"
+    if recipe.frontend.type == "vllm":
+        message = f"with `{DP_LAUNCH}: {PER_GPU}` each rank has a server, and frontend `vllm` is one of them alone"
+        yield Diagnostic("vllm/dp-launch", message, path, hint=f"{hint}, or use `vllm-router` or `dynamo`")
+    for name, role in recipe.roles.items():
+        if launch_of(recipe, role) is Launch.native:
+            message = f"with `{DP_LAUNCH}: {PER_GPU}` vLLM has no gRPC server for the sidecar of role `{name}`"
+            yield Diagnostic("vllm/dp-launch", message, path, hint=f"{hint}, or set `roles.{name}.sidecar: false`")
+        for item in recipe.arguments[name].all("data-parallel-hybrid-lb"):
+            message = f"`--{item.flag}` is one process for the ranks of a node, which `{DP_LAUNCH}: {PER_GPU}` is not"
+            yield Diagnostic("vllm/dp-launch", message, item.path, hint=f"remove it, or {hint}")
+
+
 def check_arguments(recipe: Recipe, role: str, ports: tuple[str, ...]) -> Iterator[Diagnostic]:
     """Faults that can be seen in one role alone; `ports` are the flags that hold one."""
     args, launch = recipe.arguments[role], launch_of(recipe, recipe.roles[role])
@@ -82,7 +101,7 @@ def check_arguments(recipe: Recipe, role: str, ports: tuple[str, ...]) -> Iterat
     yield from check_dynamo_only("vllm", "vLLM", args, launch)
     yield from check_mode("vllm", role, args, "agg")
     yield from check_ports(args, ports)
-    yield from check_config(args)
+    yield from check_config(args, discoverable=launch is Launch.native)
     for flag, long in _SHORT.items():
         for item in args.all(flag):
             yield Diagnostic("vllm/size-name", f"vLLM has no `--{flag}`", item.path, hint=f"write `{long}`")

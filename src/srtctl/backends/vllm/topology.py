@@ -37,17 +37,19 @@ class Parallelism:
 
 class Spread(StrEnum):
     """one: everything on one node. hybrid: DP over nodes, whole replicas on each, and each takes requests for its own
-    ranks. central: the same, but only the leader takes requests. replica: one replica over all nodes."""
+    ranks. central: the same, but only the leader takes requests. replica: one replica over all nodes. rank: a process
+    for each DP rank, which takes the requests of that rank."""
 
     one = "one"
     hybrid = "hybrid"
     central = "central"
     replica = "replica"
+    rank = "rank"
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one node of a worker runs: its global DP ranks, those whose requests it takes, and whether it is headless
+    """What one process of a worker runs: its global DP ranks, those whose requests it takes, and whether it is headless
     (no server, nothing that answers)."""
 
     ranks: tuple[int, ...]
@@ -61,8 +63,10 @@ def parallelism(args: Arguments) -> tuple[Parallelism, list[Diagnostic]]:
     return Parallelism(*(value for value, _ in found)), [problem for _, problems in found for problem in problems]
 
 
-def spread_of(sizes: Parallelism, layout: Layout, *, one_endpoint: bool) -> Spread:
+def spread_of(sizes: Parallelism, layout: Layout, *, one_endpoint: bool, process_a_rank: bool) -> Spread:
     """How the worker is spread; `one_endpoint`: clients talk to its leader alone. Sizes and GPUs must agree."""
+    if process_a_rank and sizes.dp > 1:
+        return Spread.rank
     if layout.nnodes == 1:
         return Spread.one
     if sizes.replica > len(layout.gpus[0]):
@@ -71,8 +75,10 @@ def spread_of(sizes: Parallelism, layout: Layout, *, one_endpoint: bool) -> Spre
 
 
 def shares(sizes: Parallelism, nnodes: int, spread: Spread) -> tuple[Share, ...]:
-    """What each node runs, in node-rank order. DP12 on 3 nodes starts at ranks 0, 4 and 8."""
+    """What each process runs, in order of nodes. DP12 on 3 nodes starts at ranks 0, 4 and 8."""
     everything = tuple(range(sizes.dp))
+    if spread is Spread.rank:
+        return tuple(Share((rank,), (rank,), False) for rank in everything)
     if spread is Spread.replica:
         # The engine core, with its scheduler and its KV publisher, is the leader's; followers only execute.
         return (Share(everything, everything, False), *(Share((), (), True) for _ in range(nnodes - 1)))

@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from srtctl.sim.sglang.config import Address, Config
-from srtctl.sim.sglang.http_server import bind
-from srtctl.sim.sglang.request import AbortedError, TransferError
+from srtctl.sim.address import Address
+from srtctl.sim.errors import AbortedError, TransferError
+from srtctl.sim.http_server import bind
+from srtctl.sim.sglang.config import Config
 from srtctl.sim.sglang.rooms import Offer, Refusal, Rooms
 
 ROUTE = "/route?prefill_dp_rank=-1&prefill_cp_rank=-1&target_tp_rank=-1&target_pp_rank=-1"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from srtctl.sim.address import ANY_HOST, Address
+from srtctl.sim.openengine.engine import Listen, listen
+from srtctl.sim.rendezvous import Membership
 from srtctl.sim.sglang import flags
 from srtctl.sim.sglang.topology import Topology, TopologyError
 
@@ -17,22 +21,10 @@ DEFAULT_PREFILL_TOKENS = 16384
 DEFAULT_BOOTSTRAP_PORT = 8998
 DEFAULT_DIST_TIMEOUT = 300.0
 _T = TypeVar("_T")
-_ANY_HOST = ("*", "0.0.0.0", "[::]")
 
 
 class ConfigError(ValueError):
     """Settings that the engine refuses after parsing; it ends with 1."""
-
-
-@dataclass(frozen=True)
-class Address:
-    """A host and a port."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -49,7 +41,7 @@ class KvEvents:
 
     def local_endpoint(self, dp_rank: int) -> str:
         """The address at which a subscriber on the same node finds that publisher."""
-        host = "127.0.0.1" if self.host in _ANY_HOST else self.host
+        host = "127.0.0.1" if self.host in ANY_HOST else self.host
         return f"tcp://{host}:{self.port + dp_rank}"
 
 
@@ -62,6 +54,7 @@ class Config:
     host: str
     port: int
     grpc_port: int | None
+    openengine: Listen | None
     nccl_port: int | None
     topology: Topology
     node_rank: int
@@ -79,6 +72,9 @@ class Config:
     bootstrap_port: int
     follow_bootstrap_room: bool
     kv_events: KvEvents | None
+    transfer_backend: str
+    lora: bool
+    multimodal: bool
     log_level: str
 
     @property
@@ -91,6 +87,12 @@ class Config:
         """The DP ranks that live on this node."""
         return self.topology.ranks_on(self.node_rank)
 
+    @property
+    def membership(self) -> Membership:
+        """Its place in the engine's group."""
+        sizes = dataclasses.asdict(self.topology)
+        return Membership(self.node_rank, self.topology.nnodes, self.dist_init, sizes, "--dist-init-addr")
+
 
 def read_config(argv: Sequence[str]) -> Config:
     """The settings in `argv`. Raises SystemExit(2) for bad usage, ConfigError for what the engine refuses."""
@@ -101,6 +103,7 @@ def read_config(argv: Sequence[str]) -> Config:
         host=args.host or "127.0.0.1",
         port=_or(args.port, 30000),
         grpc_port=args.grpc_port,
+        openengine=listen(args.openengine_host, args.openengine_port, args.openengine_advertise_host),
         nccl_port=args.nccl_port,
         topology=_topology(args),
         node_rank=_or(args.node_rank, 0),
@@ -119,6 +122,9 @@ def read_config(argv: Sequence[str]) -> Config:
         # What "auto", the default, means for prefill; the room then decides the DP rank
         follow_bootstrap_room=(args.load_balance_method or "auto") in ("auto", "follow_bootstrap_room"),
         kv_events=_kv_events(args.kv_events_config) if args.kv_events_config else None,
+        transfer_backend=args.disaggregation_transfer_backend or "mooncake",
+        lora=args.enable_lora or bool(args.lora_paths),
+        multimodal=args.enable_multimodal,
         log_level=(args.log_level or "info").upper(),
     )
     _check(config)

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from srtctl.sim.errors import RequestError, TransferError
 from srtctl.sim.faults import Faults
 from srtctl.sim.sglang.bootstrap import BootstrapServer, take
 from srtctl.sim.sglang.config import Config
-from srtctl.sim.sglang.request import Bootstrap, Request, RequestError, TransferError
+from srtctl.sim.sglang.request import Bootstrap, Request
 from srtctl.sim.sglang.rooms import Rooms
 
 log = logging.getLogger("sglang")
@@ -57,6 +58,14 @@ class Role:
 
     def failed(self, request: Request, reason: str) -> None:
         """The leg ended with an error, here or elsewhere in the engine."""
+
+    def offered(self, room: int) -> bool:  # noqa: ARG002
+        """Whether the leg of that room has come to its handover, or to its end."""
+        return True
+
+    def waiting(self) -> int:
+        """How many KV caches wait to be taken."""
+        return 0
 
     def close(self) -> None:
         """Stop listening."""
@@ -100,6 +109,12 @@ class Prefill(Role):
     def failed(self, request: Request, reason: str) -> None:
         if request.bootstrap:
             self._rooms.refuse(request.bootstrap.room, reason)
+
+    def offered(self, room: int) -> bool:
+        return self._rooms.settled(room)
+
+    def waiting(self) -> int:
+        return self._rooms.waiting()
 
     def close(self) -> None:
         self._server.close()

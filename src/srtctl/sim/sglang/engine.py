@@ -5,33 +5,29 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from srtctl.sim.faults import Faults
-from srtctl.sim.model import Model, ModelError
-from srtctl.sim.sglang.channel import Message
-from srtctl.sim.sglang.config import Config
-from srtctl.sim.sglang.disaggregation import Leg, Role
-from srtctl.sim.sglang.group import Group
-from srtctl.sim.sglang.ranks import Rank
-from srtctl.sim.sglang.rendezvous import GroupError
-from srtctl.sim.sglang.request import (
-    Abort,
+from srtctl.sim.channel import Message
+from srtctl.sim.errors import (
     AbortedError,
-    Chunk,
+    GroupError,
     InternalError,
-    Request,
     RequestError,
     TransferError,
     UnavailableError,
 )
+from srtctl.sim.faults import Faults
+from srtctl.sim.group import Group
+from srtctl.sim.model import Model
+from srtctl.sim.rank import Rank, node_handler
+from srtctl.sim.sglang.config import Config
+from srtctl.sim.sglang.disaggregation import Leg, Role
+from srtctl.sim.sglang.request import Abort, Chunk, Request
+from srtctl.sim.text import DEFAULT_NEW_TOKENS, TOKEN_SECONDS, Text
 
 log = logging.getLogger("sglang")
 
-DEFAULT_NEW_TOKENS = 16
-TOKEN_SECONDS = 0.002  # long enough to abort a request while it runs, short enough for tests
 ABORTED = Abort("Aborted by AbortRequest.")
-_TEXT = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Engine:
@@ -49,8 +45,7 @@ class Engine:
         self._role = role
         self._next_rank = itertools.cycle(range(config.topology.dp))
         self._running: dict[str, threading.Event] = {}
-        self._text = {rank: _token_ids(f"r{rank}", model) for rank in range(config.topology.dp)}
-        self._rest = _token_ids(_TEXT, model)
+        self._text = Text(model, range(config.topology.dp))
 
     def generate(self, request: Request) -> Iterator[Chunk]:
         """Prefill, then the generated tokens in chunks of `--stream-interval`. The text names the rank: `r1abc...`.
@@ -134,12 +129,12 @@ class Engine:
         return cached
 
     def _on_node(self, node: int, request: Message) -> Message:
-        return handler(self._ranks)(request) if node == 0 else self._group.call(node, request)
+        return node_handler(self._ranks, log)(request) if node == 0 else self._group.call(node, request)
 
     def _decode(
         self, dp_rank: int, length: int, stop: threading.Event, prompt_tokens: int, cached: int
     ) -> Iterator[Chunk]:
-        text = itertools.islice(itertools.chain(self._text[dp_rank], itertools.cycle(self._rest)), length)
+        text = (token for token, _ in itertools.islice(self._text.of(dp_rank), length))
         done = 0
         while True:
             tokens = tuple(itertools.islice(text, self._config.stream_interval))
@@ -149,26 +144,3 @@ class Engine:
             yield Chunk(tokens, prompt_tokens, cached, done, finished, ABORTED if aborted else None)
             if finished:
                 return
-
-
-def handler(ranks: dict[int, Rank]) -> Callable[[Message], Message]:
-    """What a node does for the leader: a function from request to answer."""
-
-    def handle(request: Message) -> Message:
-        dp_rank = request["dp_rank"]
-        if request["do"] == "forward":
-            log.info("Forward: rid=%s dp_rank=%d", request["rid"], dp_rank)
-            return {}
-        if request["do"] == "flush":
-            ranks[dp_rank].flush()
-            return {}
-        return {"cached_tokens": ranks[dp_rank].prefill(request["tokens"])}
-
-    return handle
-
-
-def _token_ids(text: str, model: Model) -> tuple[int, ...]:
-    try:
-        return tuple(model.vocab[character] for character in text)
-    except KeyError as missing:
-        raise ModelError(f"{model.path}: the tokenizer has no token for {missing}") from None

@@ -1,7 +1,8 @@
 """The command-line flags of the SGLang server, as data.
 
 Source of the names and kinds: SGLang's public `server_arguments.md` and `server_args.py` (0.5.x), deprecated spellings
-included. A flag of another program (Dynamo's `--dump-config-to`, say) does not belong here: the real server refuses it.
+included, and for OpenEngine its public branch. A flag of another program (Dynamo's `--dump-config-to`, say) does not
+belong here: the real server refuses it.
 
 Each line lists flags of one kind, aliases joined by `|`, the first name gives the attribute. Kinds:
 `text`, `number` (int), `decimal` (float), `json` (text that must parse as JSON), `switch` (no value),
@@ -45,14 +46,14 @@ FLAGS: dict[str, str] = {
         disaggregation-transfer-backend disaggregation-ib-device encoder-transfer-backend
         remote-instance-weight-loader-seed-instance-ip remote-instance-weight-loader-backend pdmux-config-path
         decrypted-config-file decrypted-draft-config-file msprobe-dump-config ssl-keyfile ssl-certfile ssl-ca-certs
-        ssl-keyfile-password
+        ssl-keyfile-password openengine-host openengine-advertise-host
         """,
     "json": """
         model-loader-extra-config kv-events-config json-model-override-args preferred-sampling-params mm-process-config
         limit-mm-data-per-request forward-hooks hierarchical-sparse-attention-extra-config
         """,
     "number": """
-        tokenizer-worker-num context-length port grpc-port nccl-port max-running-requests max-queued-requests
+        tokenizer-worker-num context-length port grpc-port openengine-port nccl-port max-running-requests max-queued-requests
         max-total-tokens chunked-prefill-size prefill-max-requests max-prefill-tokens
         priority-scheduling-preemption-threshold page-size prefill-delayer-max-delay-passes
         tensor-parallel-size|tp-size|tp pipeline-parallel-size|pp-size|pp data-parallel-size|dp-size|dp

@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent import futures
 from typing import Any
 
 import grpc
 
+from srtctl.sim.address import Address
+from srtctl.sim.grpc_listener import FAILURES, GrpcListener, fail
 from srtctl.sim.protobuf import build, service
-from srtctl.sim.sglang.config import Address, Config
+from srtctl.sim.sglang.config import Config
 from srtctl.sim.sglang.engine import Engine
-from srtctl.sim.sglang.rendezvous import GroupError
-from srtctl.sim.sglang.request import Bootstrap, Chunk, InternalError, Request, RequestError, UnavailableError
+from srtctl.sim.sglang.request import Bootstrap, Chunk, Request
 
 SERVICE = "sglang.runtime.v1.SglangService"
-WORKERS = 64
-CLOSE_SECONDS = 2.0
 MESSAGES = build(
     "sglang.runtime.v1",
     {
@@ -49,49 +47,23 @@ MESSAGES = build(
         "AbortResponse": ("1 bool success",),
     },
 )
-STATUS = {
-    RequestError: grpc.StatusCode.INVALID_ARGUMENT,
-    UnavailableError: grpc.StatusCode.UNAVAILABLE,
-    GroupError: grpc.StatusCode.UNAVAILABLE,
-    InternalError: grpc.StatusCode.INTERNAL,
-}
 
 
-class GrpcServer:
-    """The listening server. `engine` None is a follower."""
-
-    def __init__(
-        self,
-        config: Config,
-        engine: Engine | None,
-        server_info: dict[str, Any],
-        model_info: dict[str, Any],
-        healthy: Callable[[], bool],
-    ) -> None:
-        """Bind `--host`:`--grpc-port` and serve. Raises OSError naming the address when it is taken."""
-        methods: dict[str, Callable[..., Any]] = {
-            "GetServerInfo": lambda *_: MESSAGES["GetServerInfoResponse"](json_info=json.dumps(server_info)),
-        }
-        if engine:
-            methods |= _leader_methods(config, engine, model_info, healthy)
-        self._server = grpc.server(
-            futures.ThreadPoolExecutor(WORKERS),
-            options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)],
-        )
-        self._server.add_generic_rpc_handlers((service(SERVICE, MESSAGES, methods, frozenset({"Generate"})),))
-        address = f"{config.host}:{config.grpc_port}"
-        try:
-            bound = self._server.add_insecure_port(address)
-        except RuntimeError:
-            bound = 0
-        if not bound:
-            self.close()
-            raise OSError(f"gRPC server error: transport error: address already in use: {address}")
-        self._server.start()
-
-    def close(self) -> None:
-        """Stop at once; running requests are cancelled."""
-        self._server.stop(None).wait(timeout=CLOSE_SECONDS)
+def open_server(
+    config: Config,
+    engine: Engine | None,
+    server_info: dict[str, Any],
+    model_info: dict[str, Any],
+    healthy: Callable[[], bool],
+) -> GrpcListener:
+    """Bind `--host`:`--grpc-port` and serve; `engine` None is a follower. Raises OSError naming a taken address."""
+    methods: dict[str, Callable[..., Any]] = {
+        "GetServerInfo": lambda *_: MESSAGES["GetServerInfoResponse"](json_info=json.dumps(server_info)),
+    }
+    if engine:
+        methods |= _leader_methods(config, engine, model_info, healthy)
+    assert config.grpc_port is not None
+    return GrpcListener(config.host, config.grpc_port, [service(SERVICE, MESSAGES, methods, frozenset({"Generate"}))])
 
 
 def _leader_methods(
@@ -107,8 +79,8 @@ def _leader_methods(
         try:
             for chunk in engine.generate(request):
                 yield _response(request, chunk)
-        except tuple(STATUS) as error:
-            context.abort(next(code for kind, code in STATUS.items() if isinstance(error, kind)), str(error))
+        except FAILURES as error:
+            fail(context, error)
 
     def abort(message: Any, _: grpc.ServicerContext) -> Any:
         engine.abort(message.rid, everything=message.abort_all)

@@ -1,44 +1,12 @@
-"""The HTTP server: health and information. A follower answers health alone, as SGLang's does."""
+"""The routes of the HTTP server: health and information. A follower answers health alone, as SGLang's does."""
 
 from __future__ import annotations
 
-import http.server
-import json
-import socketserver
-import threading
 from collections.abc import Callable
 from typing import Any
 
+from srtctl.sim.http_server import Answer, Route, json_answer, text_answer
 from srtctl.sim.sglang.config import Config
-
-Answer = tuple[int, str, str]  # status, content type, body
-Route = Callable[[], Answer]
-
-
-def json_answer(content: object, status: int = 200) -> Answer:
-    """A JSON answer."""
-    return status, "application/json", json.dumps(content)
-
-
-class HttpServer:
-    """The listening server: `--host`:`--port`, one thread a request."""
-
-    def __init__(self, config: Config, routes: dict[str, Route], healthy: Callable[[], bool]) -> None:
-        """Bind and serve. `routes` answer GET and POST by path; while `healthy` is false everything is 503.
-
-        Raises OSError, naming the address, when it cannot be bound.
-        """
-        self._server = bind(config.host, config.port, _handler(routes, healthy))
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="http", daemon=True
-        )
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop at once."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
 
 def routes(
@@ -46,10 +14,7 @@ def routes(
 ) -> dict[str, Route]:
     """The routes of a process; `flush` empties the caches, None on a follower, which answers health alone."""
 
-    def health() -> Answer:
-        return 200, "text/plain", ""
-
-    table: dict[str, Route] = {"/health": health, "/health_generate": health}
+    table: dict[str, Route] = {"/health": text_answer, "/health_generate": text_answer}
     if flush is None:
         return table
     card = {"id": config.served_model_name, "object": "model", "owned_by": "sglang", "root": config.model_path}
@@ -57,7 +22,7 @@ def routes(
 
     def flush_cache() -> Answer:
         flush()
-        return 200, "text/plain", "Cache flushed.\n"
+        return text_answer("Cache flushed.\n")
 
     return table | {
         "/v1/models": lambda: json_answer({"object": "list", "data": [card]}),
@@ -67,46 +32,3 @@ def routes(
         "/model_info": lambda: json_answer(model_info),
         "/flush_cache": flush_cache,
     }
-
-
-class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    daemon_threads = True
-
-    def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)  # HTTPServer's own asks DNS for the host's name
-
-
-def bind(host: str, port: int, handler: type[http.server.BaseHTTPRequestHandler]) -> socketserver.BaseServer:
-    """A bound server that runs each request in a thread. Raises OSError, naming the address."""
-    try:
-        return _Server((host, port), handler)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise OSError(
-            f"[Errno {error.errno}] error while attempting to bind on address ('{host}', {port}): {reason}"
-        ) from None
-
-
-def _handler(table: dict[str, Route], healthy: Callable[[], bool]) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            route = table.get(self.path.partition("?")[0])
-            if not healthy():
-                answer = json_answer({"error": "not ready"}, 503)
-            elif route is None:
-                answer = json_answer({"detail": "Not Found"}, 404)
-            else:
-                answer = route()
-            status, kind, body = answer
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body.encode())))
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        do_POST = do_GET  # noqa: N815  (bodies are ignored)
-
-        def log_message(self, *_: object) -> None:
-            """Health polls would drown the log."""
-
-    return Handler

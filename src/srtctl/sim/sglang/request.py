@@ -1,30 +1,10 @@
-"""A request as the engine sees it, what it yields, and how it can fail."""
+"""A request as the engine sees it, and what it yields."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from srtctl.sim.sglang.config import Address
-
-
-class RequestError(Exception):
-    """The request cannot be served: the client's fault."""
-
-
-class InternalError(Exception):
-    """The request failed inside the engine."""
-
-
-class UnavailableError(Exception):
-    """The part of the engine that would run the request is gone."""
-
-
-class TransferError(Exception):
-    """The KV cache did not get from prefill to decode. The stream ends with an abort that says so."""
-
-
-class AbortedError(Exception):
-    """The client gave the request up while it waited."""
+from srtctl.sim.address import Address
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from srtctl.sim.sglang.request import AbortedError, TransferError
+from srtctl.sim.errors import AbortedError, TransferError
 
 ABORT_POLL_SECONDS = 0.05
 
@@ -53,6 +53,16 @@ class Rooms:
                     del self._rooms[room]
                     raise TransferError(f"no decode engine came for it within {self._seconds:g}s")
                 self._changed.wait(min(left, ABORT_POLL_SECONDS))
+
+    def settled(self, room: int) -> bool:
+        """Whether something is in the room: the KV cache, or the news that it will not come."""
+        with self._changed:
+            return room in self._rooms
+
+    def waiting(self) -> int:
+        """How many KV caches wait to be taken."""
+        with self._changed:
+            return sum(isinstance(content, Offer) for content in self._rooms.values())
 
     def refuse(self, room: int, reason: str) -> None:
         """Let the decode leg know that nothing will come."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import queue
 import socket
 import threading
@@ -13,27 +12,22 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from srtctl.sim.faults import Faults
+from srtctl.sim.group import form
+from srtctl.sim.http_server import HttpServer
 from srtctl.sim.model import read_model
+from srtctl.sim.openengine.server import OpenEngineServer
+from srtctl.sim.process import FaultExitError, first_end, group_timeout, later
+from srtctl.sim.rank import Rank, node_handler
 from srtctl.sim.sglang.config import Config
 from srtctl.sim.sglang.disaggregation import Role, open_role
-from srtctl.sim.sglang.engine import Engine, handler
-from srtctl.sim.sglang.group import form
-from srtctl.sim.sglang.grpc_server import GrpcServer
-from srtctl.sim.sglang.http_server import HttpServer, routes
+from srtctl.sim.sglang.engine import Engine
+from srtctl.sim.sglang.grpc_server import open_server
+from srtctl.sim.sglang.http_server import routes
 from srtctl.sim.sglang.info import VERSION, model_info, server_info
-from srtctl.sim.sglang.ranks import Rank, open_ranks
+from srtctl.sim.sglang.openengine import OpenEngineAdapter
+from srtctl.sim.sglang.ranks import open_ranks
 
 log = logging.getLogger("sglang")
-
-GROUP_TIMEOUT_VARIABLE = "SRTCTL_SIM_GROUP_TIMEOUT"
-
-
-class FaultExitError(Exception):
-    """The process ends with `code` because `exit_after` asked for it."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
 
 
 def serve(config: Config, faults: Faults) -> NoReturn:
@@ -52,7 +46,7 @@ def serve(config: Config, faults: Faults) -> NoReturn:
         role = open_role(config, faults, loaded.is_set) if config.leader else Role()
         stack.callback(role.close)
         log.info("Init torch distributed begin.")
-        group = form(config, _group_timeout(config), handler(ranks), ends.put)
+        group = form(config.membership, group_timeout(config.dist_timeout), node_handler(ranks, log), ends.put)
         stack.callback(group.close)
         log.info("Init torch distributed ends. nnodes=%d", config.topology.nnodes)
         log.info("Load weight begin.")
@@ -66,17 +60,21 @@ def serve(config: Config, faults: Faults) -> NoReturn:
         engine = Engine(config, model, ranks, faults, group, role) if config.leader else None
         info, about = server_info(config, model, faults), model_info(model)
         table = routes(config, info, about, engine.flush if engine else None)
-        stack.callback(HttpServer(config, table, ready.is_set).close)
+        stack.callback(HttpServer(config.host, config.port, table, ready.is_set).close)
         log.info("HTTP server listens on %s:%d", config.host, config.port)
         if config.grpc_port is not None:
-            stack.callback(GrpcServer(config, engine, info, about, ready.is_set).close)
+            stack.callback(open_server(config, engine, info, about, ready.is_set).close)
             log.info("gRPC server listens on %s:%d", config.host, config.grpc_port)
+        if config.openengine and engine:
+            where, adapter = config.openengine, OpenEngineAdapter(config, config.openengine, engine, role)
+            stack.enter_context(OpenEngineServer(where.host, where.port, adapter, faults, ready.is_set))
+            log.info("OpenEngine sibling server started on %s:%d", where.host, where.port)
         if not faults.never_ready:
             ready.set()
             log.info("The server is fired up and ready to roll!")
         if faults.exit_after:
-            stack.callback(_later(faults.exit_after.seconds, ends, FaultExitError(faults.exit_after.code)).cancel)
-        raise ends.get()
+            stack.callback(later(faults.exit_after.seconds, ends, FaultExitError(faults.exit_after.code)).cancel)
+        raise first_end(ends)
 
 
 @contextlib.contextmanager
@@ -92,15 +90,3 @@ def _nccl_ports(config: Config) -> Iterator[None]:
                     f"port: {config.nccl_port} (--nccl-port), message: {error.strerror}"
                 ) from None
         yield
-
-
-def _later(seconds: float, ends: queue.SimpleQueue[Exception], end: Exception) -> threading.Timer:
-    timer = threading.Timer(seconds, ends.put, [end])
-    timer.daemon = True
-    timer.start()
-    return timer
-
-
-def _group_timeout(config: Config) -> float:
-    text = os.environ.get(GROUP_TIMEOUT_VARIABLE)
-    return float(text) if text else config.dist_timeout

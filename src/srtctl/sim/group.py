@@ -10,9 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from srtctl.sim.sglang.channel import Channel, Message
-from srtctl.sim.sglang.config import Config
-from srtctl.sim.sglang.rendezvous import MemberLostError, Rendezvous, join
+from srtctl.sim.channel import Channel, Message
+from srtctl.sim.errors import MemberLostError
+from srtctl.sim.rendezvous import Membership, Rendezvous, join
 
 Handler = Callable[[Message], Message]
 
@@ -22,14 +22,14 @@ class Group:
 
     def __init__(
         self,
-        config: Config,
+        leader: bool,
         members: dict[int, Channel],
         rendezvous: Rendezvous | None,
         handle: Handler,
         on_lost: Callable[[MemberLostError], None],
     ) -> None:
         """`handle` answers the leader's requests; `on_lost` is called, from a thread, when a member goes away."""
-        self._leader = config.leader
+        self._leader = leader
         self._members = members
         self._rendezvous = rendezvous
         self._handle = handle
@@ -110,20 +110,20 @@ class Group:
             self._on_lost(error)
 
 
-def form(config: Config, timeout: float, handle: Handler, on_lost: Callable[[MemberLostError], None]) -> Group:
-    """Form the group of `config`'s engine: bind and gather on the leader, join on a follower.
+def form(mine: Membership, timeout: float, handle: Handler, on_lost: Callable[[MemberLostError], None]) -> Group:
+    """Form the group of `mine`'s engine: bind and gather on the leader, join on a follower.
 
     Raises GroupError, or OSError when the leader cannot bind its address.
     """
     arguments: dict[str, Any] = {"handle": handle, "on_lost": on_lost}
-    if config.dist_init is None:
-        return Group(config, {}, None, **arguments)
-    if not config.leader:
-        channel = join(config.dist_init, config.topology, config.node_rank, timeout)
-        return Group(config, {0: channel}, None, **arguments)
-    rendezvous = Rendezvous(config.dist_init)
+    leader = mine.node_rank == 0
+    if mine.address is None:
+        return Group(leader, {}, None, **arguments)
+    if not leader:
+        return Group(leader, {0: join(mine.address, mine, timeout)}, None, **arguments)
+    rendezvous = Rendezvous(mine.address, mine.flag)
     try:
-        return Group(config, rendezvous.gather(config.topology, timeout), rendezvous, **arguments)
+        return Group(leader, rendezvous.gather(mine, timeout), rendezvous, **arguments)
     except BaseException:
         rendezvous.close()
         raise

@@ -1,48 +1,55 @@
-"""How the processes of an engine find each other: the leader listens on `--dist-init-addr`, followers join there."""
+"""How the processes of an engine find each other: the leader listens on an address, followers join there."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import queue
 import socket
 import threading
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from srtctl.sim.sglang.channel import Channel
-from srtctl.sim.sglang.config import Address
-from srtctl.sim.sglang.topology import Topology
+from srtctl.sim.address import Address
+from srtctl.sim.channel import Channel
+from srtctl.sim.errors import GroupError
 
 HELLO_SECONDS = 10.0
 RETRY_SECONDS = 0.2
 
 
-class GroupError(Exception):
-    """The distributed group could not form, or lost a member."""
+@dataclass(frozen=True)
+class Membership:
+    """What one process knows of its engine's group. `address` is the leader's, None for an engine of one process.
 
+    `sizes` are those that all processes must agree on; `flag` is where the address was written.
+    """
 
-class MemberLostError(GroupError):
-    """A member went away after the group had formed."""
+    node_rank: int
+    nnodes: int
+    address: Address | None
+    sizes: Mapping[str, object]
+    flag: str
 
 
 class Rendezvous:
     """The leader's listening socket, held for as long as the engine runs."""
 
-    def __init__(self, address: Address) -> None:
-        """Bind and listen. Raises OSError, naming the address (also when the name does not resolve)."""
+    def __init__(self, address: Address, flag: str) -> None:
+        """Bind and listen. Raises OSError, naming the address (also when the name does not resolve) and its flag."""
         self.address = address
         try:
             family, *_, sockaddr = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
             self._listener = socket.create_server((str(sockaddr[0]), address.port), family=family)
         except OSError as error:
-            raise OSError(f"cannot listen on --dist-init-addr {address}: {error}") from None
+            raise OSError(f"cannot listen on {flag} {address}: {error}") from None
         self._hellos: queue.Queue[tuple[Channel, dict[str, Any]]] = queue.Queue()
         self._formed = False
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, name="rendezvous", daemon=True).start()
 
-    def gather(self, topology: Topology, timeout: float) -> dict[int, Channel]:
+    def gather(self, mine: Membership, timeout: float) -> dict[int, Channel]:
         """Wait until every follower has joined; returns their channels by node rank.
 
         Raises GroupError, after telling everyone who did join, when a process with other sizes or a taken node rank
@@ -52,8 +59,8 @@ class Rendezvous:
         members: dict[int, Channel] = {}
         channel: Channel | None = None
         try:
-            while len(members) < topology.nnodes - 1:
-                missing = [rank for rank in range(1, topology.nnodes) if rank not in members]
+            while len(members) < mine.nnodes - 1:
+                missing = [rank for rank in range(1, mine.nnodes) if rank not in members]
                 try:
                     channel, hello = self._hellos.get(timeout=max(deadline - time.monotonic(), 0))
                 except queue.Empty:
@@ -61,7 +68,7 @@ class Rendezvous:
                         f"Timed out after {timeout:g}s waiting for clients: node_rank {', '.join(map(str, missing))} "
                         f"did not join at {self.address}"
                     ) from None
-                rank = _admit(hello, topology, missing)
+                rank = _admit(hello, mine.sizes, missing)
                 members[rank] = channel
             self._refuse_others()
             for member in members.values():
@@ -115,16 +122,17 @@ class Rendezvous:
         self._refuse(channel, hello)
 
 
-def join(address: Address, topology: Topology, node_rank: int, timeout: float) -> Channel:
+def join(address: Address, mine: Membership, timeout: float) -> Channel:
     """Join the leader at `address`; returns the channel to it once the whole group has formed.
 
     A leader that is not there yet is tried again. Raises GroupError after `timeout` seconds or when it refuses.
     """
     deadline = time.monotonic() + timeout
+    node_rank = mine.node_rank
     late = f"node_rank {node_rank} could not join the group at {address} within {timeout:g}s"
-    channel = _connect(address, deadline, late)
+    channel = _connect(address, deadline, late, mine.flag)
     try:
-        channel.send({"kind": "join", "node_rank": node_rank, "sizes": dataclasses.asdict(topology)})
+        channel.send({"kind": "join", "node_rank": node_rank, "sizes": dict(mine.sizes)})
         answer = channel.receive(max(deadline - time.monotonic(), RETRY_SECONDS))
     except TimeoutError:
         channel.close()
@@ -140,7 +148,7 @@ def join(address: Address, topology: Topology, node_rank: int, timeout: float) -
     raise GroupError(f"node_rank {node_rank} was refused by {address}: {answer.get('reason')}")
 
 
-def _connect(address: Address, deadline: float, late: str) -> Channel:
+def _connect(address: Address, deadline: float, late: str, flag: str) -> Channel:
     while True:
         left = deadline - time.monotonic()
         try:
@@ -150,14 +158,12 @@ def _connect(address: Address, deadline: float, late: str) -> Channel:
             connection.close()  # TCP met itself: a local port that nobody listens on, taken as the source port
         except OSError as error:
             if deadline - time.monotonic() <= RETRY_SECONDS:
-                raise GroupError(f"{late}: {error}; check --dist-init-addr") from None
+                raise GroupError(f"{late}: {error}; check {flag}") from None
         time.sleep(RETRY_SECONDS)
 
 
-def _admit(hello: dict[str, Any], expected: Topology, missing: list[int]) -> int:
-    rank = hello.get("node_rank")
-    sizes = dataclasses.asdict(expected)
-    theirs = hello.get("sizes")
+def _admit(hello: dict[str, Any], expected: Mapping[str, object], missing: list[int]) -> int:
+    rank, theirs, sizes = hello.get("node_rank"), hello.get("sizes"), dict(expected)
     if theirs != sizes:
         raise GroupError(f"node_rank {rank} was started with other sizes than node_rank 0: {theirs}, not {sizes}")
     if not isinstance(rank, int) or rank not in missing:

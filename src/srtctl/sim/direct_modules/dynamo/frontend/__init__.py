@@ -1,0 +1,1 @@
+"""Stands in for `dynamo.frontend` in the image whose Dynamo has direct dispatch: starts the reference frontend."""

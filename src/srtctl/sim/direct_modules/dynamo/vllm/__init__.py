@@ -1,0 +1,1 @@
+"""Stands in for `dynamo.vllm` in the image whose Dynamo has direct dispatch."""

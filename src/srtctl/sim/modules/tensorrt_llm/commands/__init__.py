@@ -1,0 +1,1 @@
+"""The commands of TensorRT-LLM that are simulated."""

@@ -1,0 +1,1 @@
+"""The parts of TensorRT-LLM's launcher that are simulated."""

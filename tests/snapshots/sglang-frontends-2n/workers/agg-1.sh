@@ -1,0 +1,51 @@
+#!/bin/bash
+# agg-1: sglang, agg, DP2, node 1
+# shellcheck disable=SC1091,SC2034 # node.sh is checked by itself; it reads the arrays below by name
+source "$RUN_DIR/node.sh"
+enter_step
+
+engine=(
+  python3 -m sglang.launch_server
+  --model-path qwen3-0.6b
+  --served-model-name Qwen/Qwen3-0.6B
+  --host 0.0.0.0
+  --data-parallel-size 2
+  --enable-dp-attention
+  --page-size 16
+  --tensor-parallel-size 2
+  --incremental-streaming-output
+  --port 6100
+  --grpc-port 9100
+  --nccl-port 17500
+  --kv-events-config '{"publisher":"zmq","topic":"kv-events","endpoint":"tcp://*:5200"}'
+)
+
+engine_env=(
+  'CUDA_VISIBLE_DEVICES=0,1'
+  'SGLANG_RUST_BUILD_MODE=never'
+)
+
+sidecar=(
+  python3 -m dynamo.sglang.sidecar
+  --grpc-endpoint 127.0.0.1:9100
+)
+
+sidecar_env=(
+  'DYN_DISCOVERY_BACKEND=etcd'
+  'DYN_EVENT_PLANE=zmq'
+  "DYN_EVENT_PLANE_HOST=${NODE_ADDR[1]}"
+  'DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS=0'
+  'DYN_PREFILL_DRAIN_TIMEOUT_S=0'
+  'DYN_REQUEST_PLANE=tcp'
+  'DYN_SDK_DISABLE_ANSI_LOGGING=1'
+  "DYN_SYSTEM_HOST=${NODE_ADDR[1]}"
+  'DYN_SYSTEM_PORT=7500'
+  "DYN_TCP_RPC_HOST=${NODE_ADDR[1]}"
+  "ETCD_ENDPOINTS=http://${NODE_ADDR[0]}:2379"
+)
+
+case $NODE_INDEX in
+1) # leader: serves; publishes rank 0 on 5200, rank 1 on 5201
+  supervise agg-1.0 127.0.0.1:9100 engine sidecar
+  ;;
+esac
