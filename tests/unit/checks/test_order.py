@@ -83,7 +83,10 @@ def test_through_runs_up_to_a_check_whichever_are_planned(tmp_path: Path) -> Non
 
 def test_through_an_unknown_check_exits_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*full().write(tmp_path), "--through", "nothing"], ONE_LOOK) == 2
-    assert "--through nothing: there is no such check, there are placement, capabilities, registration" in capsys.readouterr().err
+    assert (
+        "--through nothing: there is no such check, there are placement, capabilities, registration"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(("fault", "words"), [(True, "agg-0 rank 1: HTTP 500 from the frontend: boom"), (False, "\n")])
