@@ -116,7 +116,9 @@ def make_plan(image: Path, discovery: dict[str, str]) -> Any:
     return {
         "version": 1,
         "model": {"path": f"{image}/model", "served_name": "tiny"},
-        "workers": [{"name": "agg-0", "role": "agg", "dp_size": 2, "nodes": [0, 1], "processes": processes}],
+        "workers": [
+            {"name": "agg-0", "role": "agg", "engine": "sglang", "dp_size": 2, "nodes": [0, 1], "processes": processes}
+        ],
         "claims": [
             {"node": node, "first": 9100 + node, "count": 1, "purpose": "grpc", "owner": f"agg-0.{node}"}
             for node in (0, 1)
@@ -234,7 +236,10 @@ def running(folder: Path, image: Path, discovery: str = "etcd", fault: str = "")
         "etcd": {"DYN_DISCOVERY_BACKEND": "etcd", "ETCD_ENDPOINTS": "http://${NODE_ADDR[0]}:2379"},
         "file": {"DYN_DISCOVERY_BACKEND": "file", "DYN_FILE_KV": str(folder / "discovery")},
     }
-    job = Job(folder, image, make_plan(image, settings[discovery]), fault)
+    plan = make_plan(image, settings[discovery])
+    for check in plan["checks"] if fault else ():
+        check["timeout"] = 4.0  # a fault shows at once
+    job = Job(folder, image, plan, fault)
     try:
         job.start()
         yield job

@@ -28,6 +28,7 @@ COLOCATED = "examples/disagg/sglang-colocated-1n.yaml"
 SHORT = (
     "health_check.max_attempts=6",
     "health_check.interval_seconds=1",
+    "checks.registration.timeout=6",
     "checks.publishers.timeout=2",
     "checks.kv_events.timeout=3",
 )

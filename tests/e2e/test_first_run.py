@@ -128,7 +128,8 @@ def test_an_engine_that_reports_one_rank_fails_quickly_with_the_sidecars_own_wor
 
 
 def test_a_silent_publisher_fails_exactly_the_kv_events_check(sandbox: Sandbox) -> None:
-    status = sandbox.apply(EXAMPLE, code=3, SRTCTL_SIM_FAULT="silent_kv=1")
+    short = ("--set", "checks.publishers.timeout=2", "--set", "checks.kv_events.timeout=3")
+    status = sandbox.apply(EXAMPLE, *short, code=3, SRTCTL_SIM_FAULT="silent_kv=1")
     checks = json.loads((sandbox.run_dir(status["run"]) / "checks.json").read_text())
     assert {c["name"]: c["verdict"] for c in checks["checks"]} == {
         "placement": "pass",
@@ -149,7 +150,9 @@ def test_a_check_that_only_warns_lets_it_serve(sandbox: Sandbox) -> None:
     status = sandbox.apply(
         EXAMPLE,
         "--set",
-        "checks.kv_events={on_failure: warn, timeout: 5}",
+        "checks.kv_events={on_failure: warn, timeout: 3}",
+        "--set",
+        "checks.publishers.timeout=2",
         SRTCTL_SIM_FAULT="silent_kv=0",
     )
     sandbox.cli("cancel", status["run"], "--wait")

@@ -1,7 +1,7 @@
 """Check `cache_reuse`: prompts that a rank has cached find their way back to it without a pin, again and again.
 
 Each rank stores one new prompt by a pinned request; then the prompts are repeated without a pin, `repeats` requests in
-turn over all ranks, one by one on the idle deployment. A hit is the router's own `kv_hit_rate` above that of the new
+turn over all ranks (each at least once), one by one on the idle deployment. A hit is the router's own `kv_hit_rate` above that of the new
 prompt, at that rank; where the engine tells of cached tokens, it must have some. Every repeat must hit.
 """
 
@@ -40,7 +40,7 @@ def run(context: Context, targets: Sequence[Target]) -> Outcome:
         return Outcome(tuple(TargetResult(target, FAIL, f"{target}: {error}") for target in targets))
     tallies = context.each(lambda target: _store(context, instances, target), targets)
     stored = [target for target in targets if tallies[target].text]
-    for number in range(context.settings.get("repeats", REPEATS) if stored else 0):
+    for number in range(max(context.settings.get("repeats", REPEATS), len(stored)) if stored else 0):
         target = stored[number % len(stored)]
         _repeat(context, instances, target, tallies[target])
     return Outcome(tuple(_result(target, tallies[target]) for target in targets))

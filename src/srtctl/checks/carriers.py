@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from srtctl.checks import asking
 from srtctl.checks.context import Context
-from srtctl.checks.deployment import Worker
+from srtctl.checks.deployment import Process, Worker
 from srtctl.checks.frontend import counter
 from srtctl.checks.net import NetError, fetch
 from srtctl.checks.sockets import Connection
@@ -46,35 +46,44 @@ class Look:
 def looks(context: Context, workers: Sequence[Worker]) -> dict[str, Look]:
     """One look at each worker, by name."""
     deployment = context.deployment
-    ports = {worker.name: _ports(worker) for worker in workers}
-    everywhere = {port for mine in ports.values() for port in mine.values()}
-    nodes = {node for mine in ports.values() for node in mine}
-    nodes |= {single.node for single in deployment.singles if "frontend" in single.parts}
+    served = {
+        worker.name: [process for process in worker.processes if process.listens.get("grpc")] for worker in workers
+    }
+    everywhere = {process.listens["grpc"] for processes in served.values() for process in processes}
+    frontends = {single.node for single in deployment.singles if "frontend" in single.parts}
+    nodes = {process.node for processes in served.values() for process in processes} | frontends
     try:
         seen, blind = asking.connections(deployment, nodes, everywhere) if everywhere else {}, ""
     except NetError as error:
         seen, blind = {}, str(error)
-    ends = {(node, end.local, end.remote): end for node, all_ends in seen.items() for end in all_ends}
+    there = _There(
+        {(node, end.local, end.remote): end for node, all_ends in seen.items() for end in all_ends},
+        frozenset(frontends),
+        frozenset(deployment.nodes[node].address for node in frontends),
+    )
     return {
-        worker.name: Look(_callers(ports[worker.name], seen, ends), _handled(context, worker), blind)
+        worker.name: Look(_callers(served[worker.name], seen, there), _handled(context, worker), blind)
         for worker in workers
     }
 
 
-def _ports(worker: Worker) -> dict[int, int]:
-    """The gRPC port of each of its engine processes, by node."""
-    return {process.node: port for process in worker.processes if (port := process.listens.get("grpc"))}
+@dataclass(frozen=True)
+class _There:
+    """The ends of connections that the nodes see, by node and both addresses; and where the frontends are."""
+
+    ends: Mapping[tuple[int, str, str], Connection]
+    frontends: frozenset[int]
+    addresses: frozenset[str]
 
 
-_Ends = Mapping[tuple[int, str, str], Connection]
-
-
-def _callers(ports: Mapping[int, int], seen: Mapping[int, Sequence[Connection]], ends: _Ends) -> dict[str, Caller]:
+def _callers(
+    processes: Sequence[Process], seen: Mapping[int, Sequence[Connection]], there: _There
+) -> dict[str, Caller]:
     found: dict[str, list[Connection]] = defaultdict(list)
-    for node, port in ports.items():
-        for connection in seen.get(node, ()):
-            if connection.local.endswith(f":{port}"):
-                found[_caller(connection, node, ends)].append(connection)
+    for process in processes:
+        for connection in seen.get(process.node, ()):
+            if connection.local.endswith(f":{process.listens['grpc']}"):
+                found[_caller(connection, process, there)].append(connection)
     return {who: _together(connections) for who, connections in sorted(found.items())}
 
 
@@ -84,15 +93,21 @@ def _together(connections: Sequence[Connection]) -> Caller:
     return Caller(tuple(addresses), sum(counts) if len(counts) == len(connections) else None)
 
 
-def _caller(connection: Connection, node: int, ends: _Ends) -> str:
-    """Who is at the other end: by the process that holds it, where that is visible, else by its address."""
+def _caller(connection: Connection, process: Process, there: _There) -> str:
+    """Who is at the other end: by the process that holds it, where that is visible, else by its node or address."""
     local = connection.remote.startswith(LOOPBACK)
-    places = [node] if local else sorted({where for where, _, _ in ends})
-    others = [ends.get((where, connection.remote, connection.local)) for where in places]
-    holder = next((end for end in others if end and end.process), None)
+    places = [process.node] if local else sorted({where for where, _, _ in there.ends})
+    others = {where: there.ends.get((where, connection.remote, connection.local)) for where in places}
+    holder = next((end for end in others.values() if end and end.process), None)
     if holder is None:
-        return SIDECAR if local else FRONTEND
-    return {"frontend": FRONTEND, "sidecar": SIDECAR}.get(holder.part, f"{holder.process} {holder.part}")
+        if local:
+            return SIDECAR
+        address = connection.remote.rpartition(":")[0]
+        its = address in there.addresses or any(end and where in there.frontends for where, end in others.items())
+        return FRONTEND if its else f"an unknown process at {address}"
+    if holder.part == "frontend":
+        return FRONTEND
+    return SIDECAR if (holder.process, holder.part) == (process.name, "sidecar") else f"{holder.process} {holder.part}"
 
 
 def _handled(context: Context, worker: Worker) -> int | None:

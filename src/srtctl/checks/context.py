@@ -26,6 +26,7 @@ class Limits:
     kv_events: from the first try of the KV-event targets to the last; also how long a publisher may stay silent.
     load: all requests of the load together.
     settle: how long the event of one request may take to reach the router.
+    connect: how long a frontend may take to connect to the engines that it is to call itself.
     poll: the pause between two looks. parallel: requests in flight at a time.
     """
 
@@ -34,6 +35,7 @@ class Limits:
     kv_events: float = 15.0
     load: float = 120.0
     settle: float = 2.0
+    connect: float = 10.0
     poll: float = 0.25
     parallel: int = 16
 
@@ -42,7 +44,7 @@ class Limits:
         if timeout is None:
             return self
         request = min(self.request, timeout)
-        return replace(self, request=request, registration=timeout, kv_events=timeout, load=timeout)
+        return replace(self, request=request, registration=timeout, kv_events=timeout, load=timeout, connect=timeout)
 
 
 @dataclass(frozen=True)

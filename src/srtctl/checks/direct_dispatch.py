@@ -2,7 +2,7 @@
 through their sidecars.
 
 First what discovery says (`native_grpc_endpoint`, `native_grpc_mode` of the model cards) against the plan. Then pinned
-requests to every worker, with a look before and one after: how many requests its sidecar counted, and how many bytes
+requests to every worker through each frontend, with a look before and one after: how many requests its sidecar counted, and how many bytes
 came in on which connection of its engine's gRPC port, as the kernel of the engine's node counts them. A request is at
 least as many bytes as it has tokens; without requests a sidecar sends its engine next to nothing.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle, islice
+from itertools import cycle, islice, product
 
 from srtctl.checks.carriers import FRONTEND, SIDECAR, Look, looks
 from srtctl.checks.context import Context
@@ -23,7 +23,7 @@ from srtctl.checks.model import FAIL, PASS, SKIP, Outcome, Target, TargetResult,
 from srtctl.checks.net import NetError
 from srtctl.checks.pinning import Pin
 
-REQUESTS = 4  # for each worker
+REQUESTS = 4  # for each worker, or more: each of its ranks through each frontend
 _WORDS = 250
 
 
@@ -39,7 +39,7 @@ class Sent:
 def run(context: Context, targets: Sequence[Target]) -> Outcome:
     """Compare the cards, then send requests until every target has passed or the time is over: a frontend connects to
     an engine some time after both have registered."""
-    deadline = context.deadline.within(context.limits.settle * 5)
+    deadline = context.deadline.within(context.limits.connect)
     found: dict[Target, TargetResult] = {}
     while True:
         left = [target for target in targets if target not in found or found[target].verdict != PASS]
@@ -95,16 +95,15 @@ def judge(target: Target, worker: Worker, before: Look, after: Look, sent: Sent)
         "bytes_received_from": came,
         "connected_from": {who: list(caller.addresses) for who, caller in after.callers.items()},
         "requests_through_sidecar": handled,
+        **({"nodes_not_asked": blind} if blind else {}),
     }
     verdict: Verdict
     if sent.failure:
         verdict, words = FAIL, sent.failure
-    elif blind and handled is None:
-        verdict, words = SKIP, f"who carries its requests is not known: {blind}, nor does its sidecar count them"
     elif worker.direct:
         verdict, words = _direct(worker, came, handled, sent, blind)
     else:
-        verdict, words = _through_sidecar(came, handled, sent)
+        verdict, words = _through_sidecar(came, handled, sent, blind)
     return TargetResult(target, verdict, words if verdict == PASS else f"{target}: {words}", evidence)
 
 
@@ -115,7 +114,8 @@ def _direct(
     if handled:
         return FAIL, f"{handled} of {sent.answered} requests still came through its sidecar"
     if blind:
-        return PASS, f"none of its requests comes through its sidecar ({blind})"
+        known = "who carries its requests" if handled is None else "who brings them, not through its sidecar,"
+        return SKIP, f"{known} is not known: {blind}"
     if FRONTEND not in came:
         return FAIL, f"the frontend has no connection to its gRPC port {port}"
     direct, through = came[FRONTEND], came.get(SIDECAR, 0)
@@ -123,13 +123,15 @@ def _direct(
         if handled is None:
             return SKIP, "the frontend is connected to its gRPC port, but nothing counts what comes from whom"
         return PASS, "the frontend is connected to its gRPC port, and its sidecar carries no request"
-    if direct < sent.tokens or through >= sent.tokens:
+    if direct < sent.tokens or through * sent.answered >= sent.tokens:
         words = f"{direct} bytes came from the frontend at its gRPC port {port} and {through} from its sidecar"
         return FAIL, f"{words}, for {sent.answered} requests of {sent.tokens} tokens"
     return PASS, "its requests come from the frontend, and none through its sidecar"
 
 
-def _through_sidecar(came: Mapping[str, int | None], handled: int | None, sent: Sent) -> tuple[Verdict, str]:
+def _through_sidecar(
+    came: Mapping[str, int | None], handled: int | None, sent: Sent, blind: str
+) -> tuple[Verdict, str]:
     if handled is not None and handled < sent.answered:
         return FAIL, f"only {handled} of {sent.answered} requests came through its sidecar, which is to carry all"
     through = came.get(SIDECAR)
@@ -137,18 +139,23 @@ def _through_sidecar(came: Mapping[str, int | None], handled: int | None, sent: 
         return FAIL, f"only {through} bytes came from its sidecar, for {sent.answered} requests of {sent.tokens} tokens"
     if FRONTEND in came:
         return FAIL, "the frontend is connected to its gRPC port, but the plan keeps it on the request plane"
+    if handled is None and through is None:
+        if not blind and SIDECAR not in came:
+            return FAIL, "its sidecar has no connection to its gRPC port"
+        return SKIP, f"who carries its requests is not known: {blind or 'nothing counts what comes from whom'}"
     return PASS, "its requests come through its sidecar"
 
 
 def _send(context: Context, instances: Mapping[Target, Card], target: Target) -> Sent:
     ranks = sorted(rank for rank in instances if rank.worker == target.worker)
+    ways = list(product(ranks, context.deployment.frontends))  # each frontend has connections of its own
     answers: list[Answer] = []
-    for turn, rank in enumerate(islice(cycle(ranks), max(REQUESTS, len(ranks)))):
+    for turn, (rank, frontend) in enumerate(islice(cycle(ways), max(REQUESTS, len(ways)))):
         pinned = context.pin(instances, rank, turn)
         if not isinstance(pinned, Pin):
             return Sent(len(answers), 0, pinned)
         try:
-            answers.append(context.chat(f"{secrets.token_hex(8)} {'dispatch ' * _WORDS}", pinned.request))
+            answers.append(context.chat(f"{secrets.token_hex(8)} {'dispatch ' * _WORDS}", pinned.request, frontend))
         except NetError as error:
             return Sent(len(answers), 0, str(error))
     return Sent(len(answers), sum(answer.prompt_tokens for answer in answers))

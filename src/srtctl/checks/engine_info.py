@@ -1,4 +1,4 @@
-"""What an engine process says of itself: SGLang's server info, over HTTP or over its native gRPC; or vLLM's.
+"""What an engine process says of itself: SGLang's server info, over HTTP or its native gRPC; vLLM's; or OpenEngine's.
 
 A follower answers `GetServerInfo` over gRPC only. As a command, `python3 -m srtctl.checks.engine_info HOST GRPC_PORT`,
 it prints the facts in one line: node.sh asks so when a sidecar has died and its engine still lives.
@@ -6,13 +6,14 @@ it prints the facts in one line: node.sh asks so when a sidecar has died and its
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from srtctl.checks import vllm_info
-from srtctl.checks.grpc_call import ask
+from srtctl.checks import openengine, vllm_info
+from srtctl.checks.grpc_call import UnimplementedError, ask
 from srtctl.checks.net import NetError, fetch
 from srtctl.checks.protobuf import fields, text
 from srtctl.checks.stack import dynamo_version
@@ -53,14 +54,12 @@ def _json_info(message: bytes) -> dict[str, Any]:
 
 
 def described(host: str, port: int, timeout: float = _SECONDS) -> str:
-    """The facts of the engine at that native gRPC port, be it SGLang or vLLM. Raises NetError, SGLang's."""
-    try:
+    """The facts of the engine at that gRPC port, whichever of the three protocols it speaks. Raises NetError."""
+    with contextlib.suppress(UnimplementedError):
         return facts(over_grpc(host, port, timeout))
-    except NetError as error:
-        try:
-            return vllm_info.facts(host, port, timeout)
-        except NetError:
-            raise error from None
+    with contextlib.suppress(UnimplementedError):
+        return vllm_info.facts(host, port, timeout)
+    return openengine.ask(host, port, timeout).facts()
 
 
 def facts(info: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,7 +10,7 @@ from functools import lru_cache
 
 from srtctl.checks import engine_info, logs
 from srtctl.checks.context import Context
-from srtctl.checks.deployment import Deployment, Process
+from srtctl.checks.deployment import Deployment, Process, Worker
 from srtctl.checks.diagnosis import diagnose
 from srtctl.checks.model import FAIL, Target, TargetResult
 from srtctl.checks.net import NetError
@@ -17,6 +18,7 @@ from srtctl.checks.stack import dynamo_version
 from srtctl.checks.symptom import Symptom
 
 _ENGINE_SECONDS = 2.0
+_DIRECT = "direct dispatch: connect failed"
 _LOG_LINES = 2000  # of the end of each log; the fault has just shown
 
 Read = Callable[[str], Sequence[str]]
@@ -64,17 +66,22 @@ def gather(context: Context, check: str, result: TargetResult, read: Read) -> Sy
         node=deployment.nodes[process.node].name,
         evidence=result.evidence,
         sidecar=sidecar,
-        frontend=_about(frontend, target),
+        frontend=_about(frontend, target, worker),
         engine_log=_engine_log(deployment, target, read),
         engine=_engine(context, process),
         dynamo=dynamo_version(),
     )
 
 
-def _about(frontend: Sequence[str], target: Target) -> list[str]:
-    """The frontend's lines, without complaints about the KV events of other ranks."""
-    mark = "expected_dp_rank="
-    return [line for line in frontend if mark not in line or f"{mark}{target.dp_rank} " in line]
+def _about(frontend: Sequence[str], target: Target, worker: Worker) -> list[str]:
+    """The frontend's lines, without complaints about the KV events of other ranks, or the gRPC servers of other workers."""
+    mark, place = "expected_dp_rank=", re.compile(rf"{re.escape(worker.direct)}(?!\d)")
+    return [
+        line
+        for line in frontend
+        if (mark not in line or f"{mark}{target.dp_rank} " in line)
+        and (_DIRECT not in line or (worker.direct and place.search(line)))
+    ]
 
 
 def _engine(context: Context, process: Process) -> str:

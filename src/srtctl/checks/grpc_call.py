@@ -7,8 +7,16 @@ import importlib
 from srtctl.checks.net import NetError
 
 
-class NoGrpcError(NetError):
+class UnaskableError(NetError):
+    """Nobody can tell, which is no fault of the deployment."""
+
+
+class NoGrpcError(UnaskableError):
     """This Python has no module grpc."""
+
+
+class UnimplementedError(UnaskableError):
+    """The server has no such method."""
 
 
 def ask(host: str, port: int, method: str, timeout: float, request: bytes = b"") -> bytes:
@@ -22,5 +30,8 @@ def ask(host: str, port: int, method: str, timeout: float, request: bytes = b"")
         try:
             answer: bytes = call(request, timeout=timeout)
         except grpc.RpcError as error:
-            raise NetError(f"{host}:{port} {method.rpartition('/')[2]}: {error.code().name}") from None
+            code, name = error.code().name, method.rpartition("/")[2]
+            if code == "UNIMPLEMENTED":
+                raise UnimplementedError(f"{host}:{port} has no {name}") from None
+            raise NetError(f"{host}:{port} {name}: {code}: {error.details()}") from None
     return answer

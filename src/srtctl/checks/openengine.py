@@ -6,21 +6,19 @@ Messages are read by hand, so that no generated code is needed; field numbers ar
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from srtctl.checks import protobuf
+from srtctl.checks.grpc_call import UnimplementedError
+from srtctl.checks.grpc_call import ask as call
 from srtctl.checks.net import NetError
 
 _CONTROL = "/openengine.v1.Control"
 _ROLES = {1: "agg", 2: "prefill", 3: "decode"}
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
-Fields = dict[int, list[int | bytes]]
-
-
-class UnaskableError(Exception):
-    """Nobody can tell: this Python has no grpc, or the server has no such method."""
+Fields = dict[int, list["int | bytes"]]
 
 
 @dataclass(frozen=True)
@@ -33,18 +31,26 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Said:
-    """One engine's own word. `lora` and `multimodal` are None where it does not say."""
+class Server:
+    """What GetServerInfo answers."""
 
     engine: str
     version: str
     role: str
     revision: int
     minimum_client: int
-    names: tuple[str, ...]
     handoff: bool
     backend: str
     profile: str
+
+
+@dataclass(frozen=True)
+class Said:
+    """One engine process's own word. `server` is None where it has no GetServerInfo, `lora` and `multimodal` where it does
+    not say."""
+
+    server: Server | None
+    names: tuple[str, ...]
     lora: bool | None
     multimodal: bool | None
     sources: tuple[Source, ...] = ()
@@ -52,67 +58,48 @@ class Said:
     def facts(self) -> str:
         """`tensorrt_llm 1.3.0: role agg, schema revision 1, model /models/m`."""
         name = self.names[0] if self.names else "unnamed"
-        return f"{self.engine} {self.version}: role {self.role}, schema revision {self.revision}, model {name}"
+        if self.server is None:
+            return f"OpenEngine without GetServerInfo: model {name}"
+        said = self.server
+        return f"{said.engine} {said.version}: role {said.role}, schema revision {said.revision}, model {name}"
 
 
-def ask(host: str, port: int, timeout: float) -> Said:
-    """Ask the engine that listens there. Raises UnaskableError, or NetError naming the address."""
-    try:
-        grpc = importlib.import_module("grpc")
-    except ImportError:
-        raise UnaskableError("this Python has no module 'grpc'") from None
-    with grpc.insecure_channel(f"{host}:{port}", options=[("grpc.enable_http_proxy", 0)]) as channel:
+def ask(host: str, port: int, timeout: float, model: str = "") -> Said:
+    """Ask the engine that listens there; of the model it names, else of `model`.
 
-        def call(method: str, request: bytes = b"") -> Fields:
-            stub = channel.unary_unary(f"{_CONTROL}/{method}", request_serializer=bytes, response_deserializer=bytes)
-            try:
-                return fields(stub(request, timeout=timeout))
-            except grpc.RpcError as error:
-                code = error.code().name
-                if code == "UNIMPLEMENTED":
-                    raise UnaskableError(f"the engine's OpenEngine server has no {method}") from None
-                raise NetError(f"{host}:{port} {method}: {code}: {error.details()}") from None
-            except (ValueError, IndexError) as error:
-                raise NetError(f"{host}:{port} {method}: not what OpenEngine answers: {error}") from None
+    Raises UnaskableError where it has not even GetModelInfo, or NetError naming the address.
+    """
 
-        server = call("GetServerInfo")
-        models = _texts(server, 5)
-        model = call("GetModelInfo", _text_field(1, models[0]) if models else b"")
+    def fields(method: str, request: bytes = b"") -> Fields:
+        answer = call(host, port, f"{_CONTROL}/{method}", timeout, request)
         try:
-            sources = call("GetKvEventSources")
-        except UnaskableError:
-            sources = {}
-        return _said(server, model, sources)
+            return _fields(answer)
+        except ValueError as error:
+            raise NetError(f"{host}:{port} {method}: not what OpenEngine answers: {error}") from None
+
+    server, names = None, [model]
+    with contextlib.suppress(UnimplementedError):
+        info = fields("GetServerInfo")
+        server, names = _server(info), [*_texts(info, 5)] or names
+    about = fields("GetModelInfo", _text_field(1, names[0]) if names[0] else b"")
+    sources: tuple[Source, ...] = ()
+    with contextlib.suppress(UnimplementedError):
+        sources = tuple(_sources(fields("GetKvEventSources")))
+    return Said(
+        server=server,
+        names=tuple(dict.fromkeys(name for name in (*_texts(about, 2), *_texts(about, 3), *_texts(about, 1)) if name)),
+        lora=_flag(about, 23),
+        multimodal=_flag(about, 24),
+        sources=sources,
+    )
 
 
-def fields(message: bytes) -> Fields:
-    """The fields of a message by number: numbers as they are, everything else as bytes. Raises ValueError, IndexError."""
+def _fields(message: bytes) -> Fields:
+    """The values of each field of a message. Raises ValueError."""
     found: Fields = {}
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        kind = key & 7
-        value: int | bytes
-        if kind == _VARINT:
-            value, at = _varint(message, at)
-        else:
-            size = {_FIXED64: 8, _FIXED32: 4}.get(kind)
-            if kind == _BYTES:
-                size, at = _varint(message, at)
-            if size is None or at + size > len(message):
-                raise ValueError(f"field {key >> 3} is cut off or of an unknown kind")
-            value, at = message[at : at + size], at + size
-        found.setdefault(key >> 3, []).append(value)
+    for number, value in protobuf.fields(message):
+        found.setdefault(number, []).append(value)
     return found
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value, shift, at = value | (byte & 0x7F) << shift, shift + 7, at + 1
-        if byte < 0x80:
-            return value, at
 
 
 def _text_field(number: int, text: str) -> bytes:
@@ -120,31 +107,27 @@ def _text_field(number: int, text: str) -> bytes:
     left = len(data)
     while left >= 0x80:
         size, left = size + bytes([left & 0x7F | 0x80]), left >> 7
-    return bytes([number << 3 | _BYTES]) + size + bytes([left]) + data
+    return bytes([number << 3 | 2]) + size + bytes([left]) + data
 
 
-def _said(server: Fields, model: Fields, sources: Fields) -> Said:
-    connector = _message(server, 7)
-    return Said(
-        engine=_text(server, 1),
-        version=_text(server, 2),
-        role=_ROLES.get(_number(server, 3) or 0, "unspecified"),
-        revision=_number(server, 8) or 0,
-        minimum_client=_number(server, 9) or 0,
-        names=tuple(dict.fromkeys(name for name in (*_texts(model, 2), *_texts(model, 3), *_texts(model, 1)) if name)),
+def _server(info: Fields) -> Server:
+    connector = _message(info, 7)
+    return Server(
+        engine=_text(info, 1),
+        version=_text(info, 2),
+        role=_ROLES.get(_number(info, 3) or 0, "unspecified"),
+        revision=_number(info, 8) or 0,
+        minimum_client=_number(info, 9) or 0,
         handoff=bool(_number(connector, 1)),
         backend=_text(connector, 2),
         profile=_text(connector, 10),
-        lora=_flag(model, 23),
-        multimodal=_flag(model, 24),
-        sources=tuple(_sources(sources)),
     )
 
 
 def _sources(answer: Fields) -> Iterator[Source]:
     for data in answer.get(1, []):
         if isinstance(data, bytes):
-            source = fields(data)
+            source = _fields(data)
             yield Source(_number(source, 5) or 0, _text(source, 1), _number(_message(source, 2), 2) or 0)
 
 
@@ -168,4 +151,4 @@ def _text(message: Fields, number: int) -> str:
 
 def _message(message: Fields, number: int) -> Fields:
     found = [value for value in message.get(number, []) if isinstance(value, bytes)]
-    return fields(found[-1]) if found else {}
+    return _fields(found[-1]) if found else {}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from srtctl.checks import published, survey
@@ -79,10 +79,13 @@ def decode(frames: Sequence[bytes], msgpack: Any) -> Batch:
         raise MalformedError(f"a batch is not [timestamp, events, DP rank] but {type(content).__name__}")
     kinds, sizes = [], set()
     for event in content[1]:
-        kind = event.get("type") if isinstance(event, dict) else event[0]
-        kinds.append(str(kind))
-        if kind == "BlockStored":
-            sizes.add(int(event["block_size"] if isinstance(event, dict) else event[4]))
+        try:
+            kind = event.get("type") if isinstance(event, dict) else event[0]
+            kinds.append(str(kind))
+            if kind == "BlockStored":
+                sizes.add(int(event["block_size"] if isinstance(event, dict) else event[4]))
+        except (IndexError, KeyError, TypeError, ValueError):
+            raise MalformedError(f"an event is not what SGLang or vLLM publish: {str(event)[:80]}") from None
     rank = content[2] if len(content) > 2 else None
     return Batch(topic.decode(errors="replace"), int.from_bytes(sequence, "big"), rank, tuple(kinds), frozenset(sizes))
 
@@ -142,7 +145,11 @@ class _Listener:
             return TargetResult(target, FAIL, f"{target}: {error}", evidence)
         except MalformedError as error:
             return TargetResult(target, FAIL, f"{target}: what {place} sends cannot be used: {error}", evidence)
-        return self._judge(target, worker, found, evidence, place)
+        result = self._judge(target, worker, found, evidence, place)
+        if result.verdict == PASS and publisher.discovered and view is None:
+            words = f"{target}: nobody saw whose socket {place} is: {node.name} did not survey itself (logs/survey.log)"
+            return replace(result, verdict=SKIP, message=words)
+        return result
 
     def _hear(self, target: Target, pinned: Pin, endpoint: str, evidence: dict[str, object]) -> Batch | None:
         """The first batch with a stored block, after as many new prompts as it takes; None at the deadline."""

@@ -10,12 +10,14 @@ It is run by its path and imports nothing of srtctl: whom it asks sees the envir
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,17 +30,19 @@ UNRELEASED: Mapping[str, str] = {
     "--advertise-grpc-endpoint": "direct dispatch is in no Dynamo release (ai-dynamo 1.6.1 has none): use an image "
     "whose Dynamo has it, or set `direct_dispatch: false`",
 }
+OWN_PROGRAM = "use an image that has it, or name another in `sidecar.binary`"
 _FLAG = re.compile(r"--[a-z][a-z0-9-]*")
 
 
 @dataclass(frozen=True)
 class Use:
-    """A Dynamo program that the plan runs (`python3 -m MODULE`, or one of its own), for whom first; and each of its flags
-    with who uses it first."""
+    """A Dynamo program that the plan runs (`python3 -m MODULE`, or one of its own), for whom first and with which
+    environment there (its PATH or PYTHONPATH may lead to it); and each of its flags with who uses it first."""
 
     command: tuple[str, ...]
     owner: str
     flags: Mapping[str, str]
+    env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -49,18 +53,20 @@ class Use:
 def uses(plan: Mapping[str, Any]) -> Iterator[Use]:
     """Each Dynamo program that the plan runs, once, with all its flags."""
     commands = [
-        (f"{frontend['name']}", frontend["argv"]) for frontend in plan["frontends"] if _is_module(frontend["argv"])
+        (frontend["name"], frontend["argv"], frontend["env"])
+        for frontend in plan["frontends"]
+        if _is_module(frontend["argv"])
     ]
     for worker in plan["workers"]:
         for process in worker["processes"]:
-            if process["sidecar"]:
-                commands.append((f"the sidecar of {process['name']}", process["sidecar"]["argv"]))
+            if sidecar := process["sidecar"]:
+                commands.append((f"the sidecar of {process['name']}", sidecar["argv"], sidecar["env"]))
     found: dict[tuple[str, ...], Use] = {}
-    for owner, argv in commands:
+    for owner, argv, env in commands:
         command = tuple(argv[:3] if _is_module(argv) else argv[:1])
         flags = {word.partition("=")[0]: owner for word in argv[len(command) :] if word.startswith("--")}
-        known = found.get(command, Use(command, owner, {}))
-        found[command] = Use(command, known.owner, {**flags, **known.flags})
+        known = found.get(command, Use(command, owner, {}, env))
+        found[command] = replace(known, flags={**flags, **known.flags})
     return iter(found.values())
 
 
@@ -81,17 +87,26 @@ def missing(use: Use, code: int, said: str) -> list[str]:
     ]
 
 
-def probe(use: Use) -> list[str] | None:
-    """What is missing of `use`; None where `--help` did not answer in time or cannot be started."""
+def probe(use: Use, *, in_place: bool) -> list[str] | None:
+    """What is missing of `use`; None where `--help` did not answer in time, or could not be started.
+
+    Only `in_place`, where it would run, does it mean something that there is no such command.
+    """
     try:
         done = subprocess.run(
             [*use.command, "--help"],
+            env={**os.environ, **use.env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=HELP_SECONDS,
             check=False,
         )
+    except FileNotFoundError:
+        if not in_place:
+            return None
+        there_is = f"there is no command {use.command[0]}, which {use.owner} runs"
+        return [f"{there_is}; {NEEDED if use.command[1:] else OWN_PROGRAM}"]
     except (OSError, subprocess.TimeoutExpired):
         return None
     return missing(use, done.returncode, done.stdout.decode(errors="replace"))
@@ -123,7 +138,7 @@ def main(argv: Sequence[str]) -> int:
     if python := argv[1:]:
         wanted = [replace(use, command=(python[0], *use.command[1:])) if use.command[1:] else use for use in wanted]
     with ThreadPoolExecutor(len(wanted) or 1) as pool:
-        found = list(pool.map(probe, wanted))
+        found = list(pool.map(partial(probe, in_place=not python), wanted))
     if lacking := [words for each in found for words in each or ()]:
         print(f"the installed {dynamo_version()} lacks what the plan uses: {'; '.join(lacking)}")
         return EXIT_MISSING

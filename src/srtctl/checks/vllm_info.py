@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from srtctl.checks.grpc_call import ask
+from srtctl.checks.grpc_call import UnimplementedError, ask
 from srtctl.checks.net import NetError
 from srtctl.checks.protobuf import fields, text
 
@@ -47,7 +47,10 @@ def facts(host: str, port: int, timeout: float = _SECONDS) -> str:
         version = text(server.get(_VERSION, b"")) or "of unknown version"
     except ValueError as error:
         raise NetError(f"{host}:{port} GetServerInfo: not what vLLM answers: {error}") from None
-    ranks = [source.dp_rank for source in kv_sources(host, port, timeout)]
+    try:
+        ranks = str([source.dp_rank for source in kv_sources(host, port, timeout)])
+    except UnimplementedError:
+        ranks = "it does not tell (no GetKvEventSources)"
     unwell = "" if _serving(host, port, timeout) else ", not SERVING"
     return f"vLLM {version}: {', '.join(said)}, KV event sources of ranks {ranks}{unwell}"
 

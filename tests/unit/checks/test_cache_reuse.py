@@ -18,6 +18,13 @@ def test_repeats_are_spread_over_the_ranks(tmp_path: Path) -> None:
     assert [t["message"] for t in check["targets"]][3] == "1 of 1 repeats hit its cache"
 
 
+def test_no_rank_passes_without_a_repeat(tmp_path: Path) -> None:
+    scenario = agg()
+    scenario.add_check("cache_reuse", ranks("agg-0", "agg-1"), repeats=1)
+    check = run_only(scenario, tmp_path, "cache_reuse")
+    assert [t["evidence"]["repeats"] for t in check["targets"]] == [1, 1, 1, 1]
+
+
 def test_28_is_the_default_and_prefill_ranks_are_told_by_their_leg(tmp_path: Path) -> None:
     scenario = disaggregated()
     scenario.add_check("cache_reuse", ranks("prefill-0"))

@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from srtctl.checks import asking, carriers, direct_dispatch, sockets
+from srtctl.checks import asking, carriers, direct_dispatch, gather, sockets
 from srtctl.checks.carriers import FRONTEND, SIDECAR, Caller, Look
 from srtctl.checks.context import Limits
 from srtctl.checks.deployment import Process, Worker
 from srtctl.checks.direct_dispatch import Sent, complaint, judge
 from srtctl.checks.discovery import Card, parse
-from srtctl.checks.frontend import counter
+from srtctl.checks.frontend import Answer, counter
 from srtctl.checks.model import Target
 from srtctl.checks.net import Deadline, NetError
+from srtctl.checks.pinning import Pin
 from srtctl.checks.plan_file import load
 from srtctl.checks.sockets import Connection
 
@@ -108,6 +109,9 @@ JUDGED: dict[str, tuple[Worker, Look, Look, Sent, str, str]] = {
     "both at once": (
         *(DIRECT, look(frontend=500, sidecar=300), look(frontend=1800, sidecar=1400), SENT, "fail", "1100 from its"),
     ),
+    "one of four through the sidecar": (
+        *(DIRECT, look(frontend=500, sidecar=300), look(frontend=1800, sidecar=600), SENT, "fail", "300 from its"),
+    ),
     "a kernel that counts nothing": (
         *(DIRECT, look(7, frontend=None, sidecar=None), look(7, frontend=None, sidecar=None), SENT, "pass"),
         "the frontend is connected to its gRPC port, and its sidecar carries no request",
@@ -120,8 +124,8 @@ JUDGED: dict[str, tuple[Worker, Look, Look, Sent, str, str]] = {
         look(7, "no srun"),
         look(7, "no srun"),
         SENT,
-        "pass",
-        "none of its requests comes",
+        "skip",
+        "who brings them, not through its sidecar, is not known: no srun",
     ),
     "blind in every way": (DIRECT, look(), look(blind="no srun"), SENT, "skip", "not known: no srun"),
     "request plane": (PLANE, look(7, sidecar=300), look(11, sidecar=1500), SENT, "pass", "come through its sidecar"),
@@ -139,6 +143,19 @@ JUDGED: dict[str, tuple[Worker, Look, Look, Sent, str, str]] = {
         *(PLANE, look(7, frontend=5, sidecar=1), look(11, frontend=5, sidecar=2000), SENT, "fail"),
         "the frontend is connected to its gRPC port, but the plan keeps it on the request plane",
     ),
+    "request plane, blind": (
+        PLANE,
+        look(7, "no srun"),
+        look(11, "no srun"),
+        SENT,
+        "pass",
+        "come through its sidecar",
+    ),
+    "request plane, blind in every way": (PLANE, look(), look(blind="no srun"), SENT, "skip", "not known: no srun"),
+    "request plane, nothing counts": (
+        *(PLANE, look(sidecar=None), look(sidecar=None), SENT, "skip", "nothing counts what comes from whom"),
+    ),
+    "request plane, no connection": (PLANE, look(), look(), SENT, "fail", "its sidecar has no connection"),
     "a request failed": (DIRECT, IDLE, IDLE, Sent(1, 0, "HTTP 503 from the frontend"), "fail", "HTTP 503"),
 }
 
@@ -220,8 +237,13 @@ ENGINE_SIDE = Connection(**E1, received=10, process="agg-0.0", part="engine")
     ("connection", "other", "who"),
     [
         (ENGINE_SIDE, (1, Connection("10.0.0.2:40000", "10.0.0.1:9100", 0, "frontend-0", "frontend")), FRONTEND),
-        (ENGINE_SIDE, None, FRONTEND),  # not visible whose it is: it comes from another address
+        # not visible whose it is: the address, then the node, tells
+        (Connection("10.0.0.1:9100", "10.0.0.3:40000", 10, "agg-0.0", "engine"), None, FRONTEND),
+        (ENGINE_SIDE, (1, Connection("10.0.0.2:40000", "10.0.0.1:9100", 0)), FRONTEND),
+        (ENGINE_SIDE, (2, Connection("10.0.0.2:40000", "10.0.0.1:9100", 0)), "an unknown process at 10.0.0.2"),
+        (ENGINE_SIDE, None, "an unknown process at 10.0.0.2"),
         (ENGINE_SIDE, (0, Connection("10.0.0.2:40000", "10.0.0.1:9100", 0, "agg-0.0", "sidecar")), SIDECAR),
+        (ENGINE_SIDE, (0, Connection("10.0.0.2:40000", "10.0.0.1:9100", 0, "agg-1.0", "sidecar")), "agg-1.0 sidecar"),
         (ENGINE_SIDE, (1, Connection("10.0.0.2:40000", "10.0.0.1:9100", 0, "x-0", "client")), "x-0 client"),
         (Connection("127.0.0.1:9100", "127.0.0.1:4", 1), None, SIDECAR),
         (  # the same two addresses exist on every node's loopback
@@ -237,7 +259,8 @@ def test_the_caller_is_known_by_its_process_else_by_its_address(
     ends = {(0, connection.local, connection.remote): connection}
     if other:
         ends[other[0], other[1].local, other[1].remote] = other[1]
-    assert carriers._caller(connection, 0, ends) == who
+    there = carriers._There(ends, frozenset({1}), frozenset({"10.0.0.3"}))
+    assert carriers._caller(connection, DIRECT.processes[0], there) == who
 
 
 def test_outside_a_job_no_node_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,10 +313,36 @@ def test_a_frontend_that_connects_late_is_waited_for(monkeypatch: pytest.MonkeyP
     assert (result.evidence["planned"], result.evidence["advertised"]) == (ENDPOINT, [ENDPOINT])
 
 
+def test_every_rank_is_asked_through_every_frontend() -> None:
+    asked = []
+
+    class Asked(FakeContext):
+        frontends = ("frontend-0", "frontend-1")
+
+        def pin(self, _: object, rank: Target, turn: int) -> Pin:
+            return Pin({"dp_rank": rank.rank, "turn": turn}, {})
+
+        def chat(self, _: str, pin: dict[str, int], by: str) -> Answer:
+            asked.append((pin["dp_rank"], by))
+            return Answer("", {}, 250, 2, None, None)
+
+    instances = {Target("agg-0", rank): card() for rank in (0, 1, 2)}
+    sent = direct_dispatch._send(Asked(instances), instances, Target("agg-0"))  # type: ignore[arg-type]
+    assert sorted(asked) == [(rank, by) for rank in (0, 1, 2) for by in Asked.frontends]
+    assert sent == Sent(6, 1500)
+
+
+@pytest.mark.parametrize(("place", "mine"), [(ENDPOINT, True), ("10.0.0.1:91001", False), ("10.0.0.2:9100", False)])
+def test_a_frontend_that_could_not_connect_to_another_engine_is_no_cause(place: str, mine: bool) -> None:
+    line = f'WARN direct dispatch: connect failed; worker_id=7 endpoint="http://{place}" error="refused"'
+    assert gather._about([line, "other"], Target("agg-0"), DIRECT) == ([line, "other"] if mine else ["other"])
+    assert gather._about([line, "other"], Target("agg-1"), PLANE) == ["other"]
+
+
 class FakeContext:
     """As much of a context as a round of the check asks for."""
 
-    limits = Limits(settle=2)
+    limits = Limits()
 
     def __init__(self, instances: dict[Target, Card]) -> None:
         self.deadline, self.deployment, self.pauses = Deadline.after(60), self, 0

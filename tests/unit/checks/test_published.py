@@ -194,6 +194,13 @@ def test_another_owner_or_rank_fails(owner: str, rank: int, words: str, tmp_path
     assert target["diagnosis"]["cause"]
 
 
+def test_whose_socket_it_is_must_have_been_seen(tmp_path: Path) -> None:
+    with publishing(message()) as port, engine(source(1, port)) as grpc_port:
+        (target,) = run_only(planned(grpc_port), tmp_path, "publishers", PATIENT)["targets"]
+    assert (target["verdict"], target["evidence"]["event_dp_rank"]) == ("skip", 1)
+    assert "nobody saw whose socket" in target["message"]
+
+
 def test_an_address_that_is_not_told_fails(tmp_path: Path) -> None:
     with engine(source(0)) as grpc_port:
         (target,) = run_only(planned(grpc_port), tmp_path, "publishers", PATIENT)["targets"]

@@ -50,6 +50,9 @@ def test_a_batch_is_read_as_the_sidecar_reads_it() -> None:
         ([b"a", bytes(8), b"\xc1"], "no msgpack"),
         ([b"a", bytes(8), msgpack.packb({"events": []})], "is not [timestamp, events, DP rank] but dict"),
         ([b"a", bytes(8), msgpack.packb([1.5])], "is not [timestamp, events, DP rank]"),
+        ([b"a", bytes(8), msgpack.packb([1.5, [7]])], "an event is not what SGLang or vLLM publish: 7"),
+        ([b"a", bytes(8), msgpack.packb([1.5, [["BlockStored", []]]])], "an event is not what"),
+        ([b"a", bytes(8), msgpack.packb([1.5, [{"type": "BlockStored"}]])], "an event is not what"),
     ],
 )
 def test_what_nobody_can_decode(frames: list[bytes], words: str) -> None:

@@ -22,11 +22,13 @@ DIRECT = "--advertise-grpc-endpoint"
 def plan(python: str = "python3") -> Any:
     sidecars = [["--grpc-endpoint", "h:1", "--bootstrap-host=h"], ["--grpc-endpoint", "h:2"]]
     processes = [
-        {"name": f"agg-0.{rank}", "sidecar": {"argv": [python, "-m", SIDECAR, *flags]}}
+        {"name": f"agg-0.{rank}", "sidecar": {"argv": [python, "-m", SIDECAR, *flags], "env": {}}}
         for rank, flags in enumerate(sidecars)
     ]
     return {
-        "frontends": [{"name": "frontend-0", "argv": [python, "-m", "dynamo.frontend", "--http-port", "8000"]}],
+        "frontends": [
+            {"name": "frontend-0", "argv": [python, "-m", "dynamo.frontend", "--http-port", "8000"], "env": {}}
+        ],
         "workers": [{"processes": [*processes, {"name": "agg-0.2", "sidecar": None}]}],
         "identity": {},
     }
@@ -118,12 +120,40 @@ def test_another_python_can_be_asked_instead(tmp_path: Path, capsys: pytest.Capt
     assert "has no --http-port, which frontend-0 uses" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("script", ["exec sleep 60", None])
+def test_a_program_of_its_own_that_is_missing_is_named_where_it_would_run_and_only_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = fake_python(tmp_path, "echo --grpc-endpoint --bootstrap-host --http-port")
+    asked = plan(python)
+    asked["workers"][0]["processes"][0]["sidecar"]["argv"] = ["no-such-sidecar", "--grpc-endpoint", "h:1"]
+    (tmp_path / "plan.json").write_text(json.dumps(asked))
+    assert main([str(tmp_path / "plan.json")]) == 4
+    assert "there is no command no-such-sidecar, which the sidecar of agg-0.0 runs; use" in capsys.readouterr().out
+    assert main([str(tmp_path / "plan.json"), python]) == 5
+    assert capsys.readouterr().out == ""
+
+
+def test_a_program_is_looked_for_where_its_role_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    python = fake_python(tmp_path, "echo --grpc-endpoint --bootstrap-host --http-port")
+    (tmp_path / "their").mkdir()
+    (tmp_path / "their/own-sidecar").write_text('#!/bin/sh\necho "--grpc-endpoint"\n')
+    (tmp_path / "their/own-sidecar").chmod(0o755)
+    asked = plan(python)
+    asked["workers"][0]["processes"][0]["sidecar"] = {
+        "argv": ["own-sidecar", "--grpc-endpoint", "h:1"],
+        "env": {"PATH": f"{tmp_path}/their:{os.environ['PATH']}"},
+    }
+    (tmp_path / "plan.json").write_text(json.dumps(asked))
+    assert (main([str(tmp_path / "plan.json")]), capsys.readouterr().out) == (0, "")
+
+
+@pytest.mark.parametrize(("script", "mode"), [("exec sleep 60", 0o755), ("exit 0", 0o644)])
 def test_what_cannot_be_asked_is_no_verdict(
-    script: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    script: str, mode: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stack, "HELP_SECONDS", 0.1)
-    python = fake_python(tmp_path, script) if script else os.fspath(tmp_path / "nowhere")
+    python = fake_python(tmp_path, script)
+    Path(python).chmod(mode)
     (tmp_path / "plan.json").write_text(json.dumps(plan(python)))
     assert main([str(tmp_path / "plan.json")]) == 5
     assert capsys.readouterr().out == ""

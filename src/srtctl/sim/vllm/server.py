@@ -60,10 +60,8 @@ def serve(config: Config, faults: Faults) -> NoReturn:
             engine = Engine(config, model, ranks, faults, group, channels)
             _listen(config, faults, engine, ranks, ready, stack)
             if config.openengine:
-                where, adapter = (
-                    config.openengine,
-                    OpenEngineAdapter(config, config.openengine, engine, ranks, channels),
-                )
+                where = config.openengine
+                adapter = OpenEngineAdapter(config, where, engine, ranks, channels)
                 stack.enter_context(OpenEngineServer(where.host, where.port, adapter, faults, ready.is_set))
                 log.info("OpenEngine server listens on %s:%d", where.host, where.port)
         if not faults.never_ready:
