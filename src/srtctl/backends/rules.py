@@ -8,6 +8,7 @@ from srtctl.backends.base import Layout, PortNeed
 from srtctl.backends.launch import Launch
 from srtctl.diagnostics import Diagnostic, Related, nearest
 from srtctl.recipe.arguments import Argument, Arguments
+from srtctl.recipe.engines import SETTINGS
 from srtctl.recipe.model import Recipe
 
 #: Flags of the Python modules `dynamo.<engine>` that the engines' own servers do not know (ai-dynamo 1.6.1).
@@ -21,8 +22,9 @@ DYNAMO_ONLY = (
 )
 
 
-def check_knobs(recipe: Recipe, known: Sequence[str]) -> Iterator[Diagnostic]:
-    """A finding for each setting beside `engine.type` that is not among `known`, those of the engine."""
+def check_knobs(recipe: Recipe) -> Iterator[Diagnostic]:
+    """A finding for each setting beside `engine.type` that the engine has not."""
+    known = SETTINGS[recipe.engine.type]
     for name in recipe.engine.knobs:
         if name in known:
             continue

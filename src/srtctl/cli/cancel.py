@@ -23,7 +23,9 @@ def command(
     ] = 120.0,
     cluster: ClusterOption = None,
 ) -> None:
-    """End a run: its processes get a TERM, a grace period, then a KILL. A run that ended already is no error."""
+    """End a run: frontends finish the streams they have, then all processes get a TERM, a grace period, a KILL.
+
+    A second time, Slurm ends it at once. A run that ended already is no error."""
     from srtctl.runs.load import read_run
     from srtctl.runs.watch import Watch
     from srtctl.slurm import SlurmError
@@ -37,8 +39,10 @@ def command(
     if job.stage == "ended":
         say(f"{files.run} (job {files.job_id}) ended already: `srtctl status {files.run}` says how")
         return
+    # A job that is up drains when its script is asked; one that does not listen, or is asked again, is Slurm's to end.
+    listens = job.stage == "active" and bool(files.events) and files.end is None
     try:
-        slurm.cancel(files.job_id)
+        slurm.cancel(files.job_id, script_only=listens)
     except SlurmError as error:
         fail(error.message, error.hint)
     say(f"asked Slurm to cancel {files.run}, job {files.job_id}")

@@ -49,7 +49,7 @@ def command(
         explained = explain(field)
     except UnknownFieldError as error:
         fail(error.message, error.hint, USAGE)
-    settings = _settings(field, recipe, cluster, sets or [], unset or [])
+    settings = _settings(explained.path, recipe, cluster, sets or [], unset or [])
     if output is Output.json:
         now = {} if settings is None else {"settings": [item.as_dict() for item in settings]}
         typer.echo(json.dumps(explained.as_dict() | now, indent=2, ensure_ascii=False))

@@ -15,7 +15,7 @@ NAME_WIDTH = 48
 
 
 def variant_lines(path: Path, variants: Sequence[PlannedVariant], verb: str) -> list[str]:
-    """One line a variant, with what it would run or the first reason why not; then what to type for one of them."""
+    """One line a variant, with what it would run or the first reason why not; then what to type for more."""
     from srtctl.plan.validate import summary
 
     width = min(max(len(item.name) for item in variants), NAME_WIDTH)
@@ -27,7 +27,10 @@ def variant_lines(path: Path, variants: Sequence[PlannedVariant], verb: str) -> 
     example = next((item.name for item in variants if item.plan), variants[0].name)
     from srtctl.recipe.variants import split_selector
 
-    return [*lines, f"one of them: srtctl {verb} {shlex.quote(f'{split_selector(path)[0]}:{example}')}"]
+    file = split_selector(path)[0]
+    if bad:
+        lines.append(f"where, and what to do: srtctl validate {shlex.quote(str(file))}")
+    return [*lines, f"one of them: srtctl {verb} {shlex.quote(f'{file}:{example}')}"]
 
 
 def variants_data(variants: Sequence[PlannedVariant]) -> dict[str, Any]:

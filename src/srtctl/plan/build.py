@@ -22,6 +22,7 @@ from srtctl.plan.inside import resolve_inside
 from srtctl.plan.model import PLAN_VERSION, Health, Model, Plan, Runtime
 from srtctl.plan.placement import Placed, Request, place
 from srtctl.plan.ports import Ledger
+from srtctl.plan.sbatch import check_sbatch
 from srtctl.plan.selection import select_checks
 from srtctl.plan.site import Site, resolve_site
 from srtctl.plan.workers import WorkerFactory
@@ -46,6 +47,7 @@ def build_plan(loaded: LoadedRecipe, cluster: LoadedCluster) -> BuildResult:
     found = Collector()
     site = resolve_site(recipe, cluster, found)
     found.items += check_environment(recipe, cluster, site.visible_devices_env)
+    found.items += check_sbatch(recipe, cluster)
     inside = resolve_inside(recipe, cluster, site, found)
     plan = _Builder(recipe, site, found).build(loaded.document.file)
     diagnostics += [_located(d, loaded) for d in found.items]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -11,15 +12,19 @@ from pydantic.fields import FieldInfo
 
 from srtctl.cluster.load import NOT_BUILT as PROFILE_NOT_BUILT
 from srtctl.cluster.model import ClusterProfile
+from srtctl.diagnostics import nearest
 from srtctl.plan.origin import CLUSTER, FALLBACKS, fits
 from srtctl.reading.build import KeyPath
 from srtctl.reading.describe import default_words, entry_words, is_table, type_words
 from srtctl.reading.document import dotted
 from srtctl.reading.fields import field_at, known_keys
 from srtctl.reading.validation import unknown_hint
+from srtctl.recipe.engines import described
 from srtctl.recipe.known import NOT_BUILT, key_hint
 from srtctl.recipe.model import Recipe
 from srtctl.recipe.variants import KEYS as VARIANT_KEYS
+
+_ENGINE = "engine"
 
 
 class UnknownFieldError(LookupError):
@@ -66,14 +71,30 @@ def explain(field: str) -> Explanation:
     parts = tuple(field.split(".")) if field else ()
     if parts[:1] == (CLUSTER,):
         return _explain(ClusterProfile, parts[1:], field)
-    return _explain(Recipe, parts, field)
+    path = _through_lists(parts)
+    return _explain(Recipe, path, dotted(path))
+
+
+def _through_lists(path: KeyPath) -> KeyPath:
+    """`services.name` as `services.0.name`, where a list of mappings is gone through; every other path stays."""
+    found: KeyPath = ()
+    for part in path:
+        into_list = found and not str(part).isdecimal() and not known_keys(Recipe, found)
+        found = (*found, *(("0",) if into_list and known_keys(Recipe, (*found, "0")) else ()), part)
+    return found
 
 
 def _explain(model: type[BaseModel], path: KeyPath, field: str) -> Explanation:
     if reason := _not_built(model, path):
         return Explanation(field, not_built=reason)
-    keys = tuple(Key(name, _doc(model, (*path, name))) for name in known_keys(model, path))
+    keys = tuple(_keys(model, path)) or tuple(_keys(model, (*path, "0")))
     later = tuple(_later(model, path))
+    if model is Recipe and path[:1] == (_ENGINE,):
+        settings = described()
+        if path[1:] and path[1] in settings:
+            one = settings[path[1]]
+            return Explanation(field, one.doc, one.type, default=one.default, elsewhere=tuple(_elsewhere(field)))
+        keys += tuple(Key(name, one.doc) for name, one in settings.items()) if len(path) == 1 else ()
     if not path:
         if model is Recipe:
             keys = (
@@ -122,10 +143,24 @@ def _entry(model: type[BaseModel], path: KeyPath, field: str) -> Explanation:
 def _unknown(model: type[BaseModel], path: KeyPath, field: str) -> UnknownFieldError:
     """About the first part that leads nowhere, which is where the mistake is; a key of the old layout as a whole."""
     moved = key_hint(path) if model is Recipe else ""
-    depth = next(depth for depth in range(1, len(path) + 1) if field_at(model, path[:depth]) is None)
-    wrong, prefix = path if moved else path[:depth], field.removesuffix(dotted(path))
+    steps = (path[:depth] for depth in range(1, len(path) + 1))
+    nowhere = next((at for at in steps if field_at(model, at) is None and not known_keys(model, at)), path)
+    wrong, prefix = path if moved else nowhere, field.removesuffix(dotted(path))
     hint = moved or unknown_hint(model, wrong) or f"`{prefix}{dotted(wrong[:-1])}` holds one value, and no keys"
+    if model is Recipe and wrong[:-1] == (_ENGINE,) and not moved:
+        hint = _of_engine(str(wrong[-1]))
     return UnknownFieldError(f"there is no key `{prefix}{dotted(wrong)}`", hint)
+
+
+def _of_engine(name: str) -> str:
+    """What may have been meant by an unknown key of `engine`."""
+    known = ("type", *described())
+    near = nearest(name, known)
+    return f"did you mean `{near}`?" if near else f"known here: {', '.join(known)}"
+
+
+def _keys(model: type[BaseModel], path: KeyPath) -> Iterator[Key]:
+    return (Key(name, _doc(model, (*path, name))) for name in known_keys(model, path))
 
 
 def _doc(model: type[BaseModel], path: KeyPath) -> str:

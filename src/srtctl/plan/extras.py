@@ -14,7 +14,7 @@ from srtctl.plan.ports import Ledger
 from srtctl.recipe.model import Recipe
 
 #: Names that the plan gives others.
-_TAKEN = re.compile(rf"etcd|nats|nginx|{CLIENT}|job|probe.*|survey|(?:frontend|prefill|decode|agg)-\d+")
+_TAKEN = re.compile(rf"etcd|nats|nginx|{CLIENT}|job|probe.*|reach|survey|(?:frontend|prefill|decode|agg)-\d+")
 _PLACEHOLDER = re.compile(r"\{(port|node_ip|head_ip|infra_ip|gpus_per_node)\}")
 
 

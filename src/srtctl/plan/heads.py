@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from srtctl.diagnostics import Collector
-from srtctl.recipe.model import Placement, Recipe
+from srtctl.recipe.model import Frontend, Placement, Recipe
 from srtctl.recipe.services import ServicePlacement
 
 
@@ -51,7 +51,9 @@ def place_heads(recipe: Recipe, worker_nodes: int, found: Collector) -> Heads:
         resolve(service.placement, f"services.{index}.placement.node") if service.enabled else 0
         for index, service in enumerate(recipe.services)
     )
-    return Heads(infra, _frontends(recipe, frontend, worker_nodes), benchmark, services, total)
+    frontends = _frontends(recipe, frontend, worker_nodes)
+    _warn_of_idle(recipe.frontend, len(frontends), found)
+    return Heads(infra, frontends, benchmark, services, total)
 
 
 def _frontends(recipe: Recipe, first: int, worker_nodes: int) -> tuple[int, ...]:
@@ -61,3 +63,20 @@ def _frontends(recipe: Recipe, first: int, worker_nodes: int) -> tuple[int, ...]
         return (first,)
     order = (first, *range(first + 1, worker_nodes), *range(min(first, worker_nodes)))
     return order[: 1 + settings.num_additional_frontends]
+
+
+def _warn_of_idle(settings: Frontend, frontends: int, found: Collector) -> None:
+    """A warning for each setting of nginx that reaches nothing, as written by somebody who expects it to."""
+    if frontends == 1:
+        more = (
+            "workers on several nodes" if settings.num_additional_frontends else "`num_additional_frontends: 1` or more"
+        )
+        several = more if settings.enable_multiple_frontends else "`enable_multiple_frontends: true`"
+        reason, hint = "one frontend has no nginx before it", f"remove it: several frontends need {several}"
+        idle = [name for name in ("nginx_session_affinity", "nginx_raise_ulimit") if getattr(settings, name)]
+    else:
+        reason, hint = "`nginx_session_affinity` is off", "set `nginx_session_affinity: true`, or remove it"
+        header = "nginx_session_affinity_header"
+        idle = [header] if header in settings.model_fields_set and not settings.nginx_session_affinity else []
+    for name in idle:
+        found.warning("plan/nginx-unused", f"`{name}` changes nothing: {reason}", path=f"frontend.{name}", hint=hint)

@@ -14,7 +14,8 @@ _ENTERED = "it follows from the recipe's images and mounts"
 
 #: Options that the job gives each step itself, and why nobody else can.
 OWNED: Mapping[str, str] = {
-    **dict.fromkeys(("nodes", "N", "nodelist", "w", "ntasks", "n", "ntasks-per-node", "distribution", "m"), _PLACED),
+    **dict.fromkeys(("nodes", "N", "nodelist", "w", "nodefile", "F", "exclude", "x", "relative", "r"), _PLACED),
+    **dict.fromkeys(("ntasks", "n", "ntasks-per-node", "distribution", "m"), _PLACED),
     **dict.fromkeys(("input", "i", "output", "o", "error", "e", "job-name", "J", "wait", "W"), _WATCHED),
     **dict.fromkeys(("kill-on-bad-exit", "K"), _WATCHED),
     **dict.fromkeys(("exclusive", "exact"), "steps share their nodes"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -13,6 +14,8 @@ from pydantic_core import PydanticUndefined
 
 from srtctl.reading.fields import options
 from srtctl.reading.validation import shown
+
+_PLURAL = re.compile(r"^a (mapping|whole number|number)\b")
 
 
 def type_words(field: FieldInfo) -> str:
@@ -69,7 +72,8 @@ def _words(annotation: Any, facts: Sequence[Any]) -> Iterator[str]:
     elif origin is Literal:
         yield from (f"`{shown(choice).strip(chr(34))}`" for choice in get_args(annotation))
     elif origin is list:
-        yield f"a list of {_sentence(_words(get_args(annotation)[0], []))}"
+        items = _sentence(_words(get_args(annotation)[0], []))
+        yield f"a list of {_PLURAL.sub(lambda found: f'{found[1]}s', items)}"
     elif origin is dict:
         yield f"a mapping of names to {_sentence(_words(get_args(annotation)[1], []))}"
     elif annotation is bool:

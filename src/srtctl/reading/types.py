@@ -30,6 +30,11 @@ def _text_or_null(value: Any) -> Any:
     return None if value is None else _text(value)
 
 
+def as_tuple(value: Any) -> Any:
+    """A list as the tuple that a frozen model holds."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 # POSIX.1-2017, 8.1: what every shell can export.
 EnvName = Annotated[
     str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a name is letters, digits and `_`, no digit first")

@@ -165,6 +165,12 @@ def _type_hint(failure: _Failure) -> str:
         return f"write {value.replace('_', '')}, without quotes"
     if wanted == "a whole number" and isinstance(value, float) and value.is_integer():
         return f"write {int(value)}"
+    if wanted == "a list" and isinstance(value, dict):
+        return "write a list: each item begins with `- `"
+    if wanted == "a mapping" and "type" in failure.keys and isinstance(value, str):
+        return f"write {{type: {failure.source}}}"
     if wanted == "a mapping" and failure.keys:
         return f"its keys are {', '.join(failure.keys)}"
+    if wanted == "a mapping" and isinstance(value, list):
+        return "write `name: value` pairs, not a list"
     return ""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from srtctl.reading.types import EnvTable, Text
+from srtctl.reading.types import EnvTable, Text, as_tuple
 from srtctl.reading.validation import Strict
 from srtctl.recipe import benchmark_values as values
 from srtctl.recipe.placement import Placement
@@ -102,7 +102,7 @@ class Benchmark(Strict):
     top_k: int | None = Field(default=None, description="Top-k sampling of the answers.")
     max_context_length: Count | None = Field(default=None, description="`longbenchv2`: longest context, in characters.")
     categories: Annotated[
-        tuple[Text, ...] | None, BeforeValidator(values.as_tuple, json_schema_input_type=list[Text] | None)
+        tuple[Text, ...] | None, BeforeValidator(as_tuple, json_schema_input_type=list[Text] | None)
     ] = Field(default=None, description="`longbenchv2`: kinds of tasks; default: all.")
     ttft_threshold_ms: float | None = Field(
         default=None, gt=0, description="A request counts as good up to this time to its first token, in milliseconds."

@@ -46,11 +46,6 @@ def ratios(value: Any) -> Any:
     return found
 
 
-def as_tuple(value: Any) -> Any:
-    """A list as the tuple that a frozen model holds."""
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _whole(item: Any) -> int | None:
     if isinstance(item, str) and item.strip().isdecimal():
         return int(item)

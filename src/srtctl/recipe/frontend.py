@@ -54,5 +54,5 @@ class Frontend(Strict):
     )
     nginx_session_affinity_header: HeaderName = Field(
         default="X-Dynamo-Session-ID",
-        description="The request header that names the session.",
+        description="The request header that names the session: letters, digits and `-`, a letter first.",
     )

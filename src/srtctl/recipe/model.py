@@ -18,6 +18,7 @@ from srtctl.recipe.arguments import Arguments
 from srtctl.recipe.benchmark import Benchmark
 from srtctl.recipe.checks import Checks, CheckSetting
 from srtctl.recipe.dynamo import Dynamo, Infra
+from srtctl.recipe.engines import extend_schema
 from srtctl.recipe.frontend import Frontend
 from srtctl.recipe.placement import Placement
 from srtctl.recipe.record import Identity, NoProfiling, Off, Unbuilt, Unprofiled
@@ -121,7 +122,7 @@ class Slurm(Strict):
 class Engine(Strict):
     """The engine of every role, and the launcher's settings that only this engine has (its knobs, beside `type`)."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", json_schema_extra=extend_schema)
 
     type: Literal["sglang", "vllm", "trtllm", "mocker"] = Field(
         description="Engine: `sglang`, `vllm`, `trtllm`, or `mocker`, which has no model."

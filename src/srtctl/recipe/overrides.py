@@ -64,6 +64,7 @@ def _unset(document: YamlDocument, name: str) -> YamlDocument:
     here = isinstance(parent, dict) and path and path[-1] in parent
     if not here:
         known = did_you_mean(str(path[-1]), parent) if isinstance(parent, dict) and path else ""
+        known = known or "what is not written there has its default"
         at = Span(f"--unset {name}", 1, 1, len(name) + 1)
         return _with(document, Diagnostic("override/path", f"`{name}` is not in {document.file}", name, at, known))
     del parent[path[-1]]

@@ -64,7 +64,7 @@ def _off(value: Any) -> Any:
 
 
 def _unprofiled(value: Any) -> Any:
-    return {} if value is None or (isinstance(value, Mapping) and value.get("type", "none") == "none") else value
+    return {} if value is None or (isinstance(value, Mapping) and value.get("type") == "none") else value
 
 
 Unbuilt = Annotated[Off, BeforeValidator(_off, json_schema_input_type=Off | None)]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from srtctl.reading.types import EnvTable, Text
+from srtctl.reading.types import EnvTable, Text, as_tuple
 from srtctl.reading.validation import Strict, refuse, shown
 
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
@@ -25,10 +25,6 @@ def _command(value: Any) -> Any:
     raise refuse("type", f"must be a list of words, or text, not {shown(value)}", hint)
 
 
-def _words(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _placed(value: Any) -> Any:
     if value == "head":
         return 0
@@ -36,6 +32,14 @@ def _placed(value: Any) -> Any:
         return value
     hint = "one process on one node: give several services where several nodes need one"
     raise refuse("value", f"must be a node counted from 0, `head`, `infra` or `dedicated`, not {shown(value)}", hint)
+
+
+def _port(value: Any) -> Any:
+    if value is None or value == "auto" or (type(value) is int and 1 <= value <= 65535):
+        return value
+    quoted = isinstance(value, str) and value.isdecimal()
+    hint = f"remove the quotes: {value}" if quoted else "`auto`: srtctl chooses one that is free in the plan"
+    raise refuse("value", f"must be a port, 1 to 65535, or `auto`, not {shown(value)}", hint)
 
 
 def _start(value: Any) -> Any:
@@ -89,7 +93,7 @@ class ExtraService(Strict):
         "`{gpus_per_node}` are filled in.",
         examples=[["python3", "-m", "my_exporter", "--port", "{port}"], "exec ./proxy --listen {node_ip}:{port}"],
     )
-    args: Annotated[tuple[str, ...], BeforeValidator(_words, json_schema_input_type=list[str])] = Field(
+    args: Annotated[tuple[str, ...], BeforeValidator(as_tuple, json_schema_input_type=list[str])] = Field(
         default=(), description="Words after those of `command`."
     )
     env: EnvTable = Field(default_factory=dict, description="Its environment; placeholders as in `command`.")
@@ -99,8 +103,9 @@ class ExtraService(Strict):
     container: Text | None = Field(default=None, description="Its image; default: `model.container`.")
     placement: ServicePlacement = Field(default_factory=ServicePlacement, description="Where it runs.")
     port: Annotated[
-        int | Literal["auto"] | None, Field(description="What it listens on: a port, or `auto`: srtctl chooses one.")
-    ] = None
+        int | Literal["auto"] | None,
+        BeforeValidator(_port, json_schema_input_type=PortNumber | Literal["auto"] | None),
+    ] = Field(default=None, description="What it listens on: a port, or `auto`: srtctl chooses one.")
     readiness: Annotated[
         Readiness | bool | None,
         BeforeValidator(_readiness, json_schema_input_type=Readiness | bool | None),

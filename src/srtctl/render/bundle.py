@@ -13,7 +13,7 @@ from srtctl.render.containers import check_run_dir
 from srtctl.render.scripts import COMMAND, client_command, client_script, job_script, single_script, worker_script
 
 #: The machinery, the same in every bundle: what both sides share, the job's side, a node's side.
-STATIC = ("runtime.sh", "job.sh", "node.sh")
+STATIC = ("runtime.sh", "job.sh", "steps.sh", "node.sh")
 
 #: Slurm's default `max_script_size`; a job script above it is refused by sbatch.
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024

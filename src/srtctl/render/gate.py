@@ -5,14 +5,24 @@ from __future__ import annotations
 from itertools import pairwise
 
 from srtctl.plan.direct import advertised_port
-from srtctl.plan.model import Plan, node_address
+from srtctl.plan.model import Endpoint, Plan, Service
+from srtctl.plan.names import ranges
 from srtctl.plan.shell import word
 
 
-def routers(plan: Plan) -> str:
-    """Where the gate asks: each of several frontends, for each has a router of its own; else the endpoint."""
-    asked = plan.frontends if len(plan.frontends) > 1 else [plan.endpoint] if plan.endpoint else []
-    return word(",".join(f"{node_address(place.node)}:{place.port}" for place in asked) or "-")
+def gate(plan: Plan) -> str:
+    """The line of the gate: its timeout, the Python that can say what is missing (`-`: there are no checks), whom it asks."""
+    python = word(plan.runtime.python) if plan.checks else "-"
+    return " ".join(["gate", str(plan.health.gate), python, *_routers(plan)])
+
+
+def _routers(plan: Plan) -> list[str]:
+    """`NODES:PORT` of each of several frontends, for each has a router of its own; else of the endpoint, where there is one."""
+    asked: tuple[Service | Endpoint, ...] = (plan.endpoint,) if plan.endpoint else ()
+    nodes: dict[int | None, list[int]] = {}
+    for place in plan.frontends if len(plan.frontends) > 1 else asked:
+        nodes.setdefault(place.port, []).append(place.node)
+    return [f"{ranges(sorted(those))}:{port}" for port, those in nodes.items()]
 
 
 def expectations(plan: Plan) -> list[str]:

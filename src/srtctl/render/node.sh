@@ -22,8 +22,9 @@ enter_step() { # who am I: by my own node name, never by list order
   RANK_HERE=${SLURM_LOCALID:-0} # other than 0 only in a step with several tasks on a node
   SCRATCH=${TMPDIR:-/tmp}/srtctl-$SLURM_JOB_ID/$STEP.$NODE_INDEX # node-local; gone when the task ends
   ((RANK_HERE == 0)) || SCRATCH+=.$RANK_HERE
-  printf '%s\n' "$SLURM_STEP_ID" >"$STATE/$STEP.stepid.$NODE_INDEX"
-  mv "$STATE/$STEP.stepid.$NODE_INDEX" "$STATE/$STEP.stepid"
+  [[ ${SLURM_STEP_ID:-} ]] || return 0 # not every image passes it on; the step is then stopped through its srun
+  printf '%s\n' "$SLURM_STEP_ID" >"$STATE/$STEP.stepid.$NODE_INDEX.$RANK_HERE"
+  mv "$STATE/$STEP.stepid.$NODE_INDEX.$RANK_HERE" "$STATE/$STEP.stepid"
 }
 
 supervise() { # supervise PROCESS READY PART...: start the first part, wait for READY (host:port or -), start the others;
@@ -88,6 +89,7 @@ set_up() { # set_up PROCESS: the step's set-up commands, in order, once a node; 
   else
     : >"$LOGS/$process.setup.log"
     for command in "${setup[@]}"; do
+      [[ ! $STOPPING ]] || break
       spawn "$process" setup "$command"
       until [[ $STOPPING || -e $STATE/$process.setup.exit ]]; do pause 0.2; done
       [[ ! $STOPPING ]] || break
@@ -166,8 +168,11 @@ leave_when_ended() { # leave_when_ended PROCESS: the first part that has ended b
 }
 
 how_it_ended() { # how_it_ended CODE LAST_WORDS: in words
+  local no_command='^env:.*[^[:alnum:]/._-]([[:alnum:]/._-]+)[^[:alnum:]]*: No such file or directory$' # `env` of run_part
   if (($1 > 128 && $1 <= 192)); then
     echo "was killed by SIG$(kill -l "$(($1 - 128))")"
+  elif (($1 == 127)) && [[ ${2:-} =~ $no_command ]]; then
+    echo "could not be started: there is no command ${BASH_REMATCH[1]} where it runs; is it in the image, and on PATH?"
   else
     echo "exited with $1${2:+: $2}"
   fi
@@ -175,13 +180,14 @@ how_it_ended() { # how_it_ended CODE LAST_WORDS: in words
 
 # shellcheck disable=SC2154 # the worker's script fills `sidecar`
 engine_facts() { # what the engine beside an ended sidecar says of itself, in one line; nothing where it does not answer
-  local word before='' endpoint=''
+  local word before='' endpoint='' python=python3
+  [[ ${sidecar[1]:-} != -m ]] || python=${sidecar[0]} # a sidecar of its own binary is no Python
   for word in "${sidecar[@]}"; do
     [[ $before != --grpc-endpoint ]] || endpoint=$word
     before=$word
   done
   [[ ! $endpoint ]] ||
-    PYTHONPATH=$RUN_DIR/lib timeout 5 "${sidecar[0]}" -m srtctl.checks.engine_info "${endpoint%:*}" "${endpoint##*:}" 2>/dev/null
+    PYTHONPATH=$RUN_DIR/lib timeout 5 "$python" -m srtctl.checks.engine_info "${endpoint%:*}" "${endpoint##*:}" 2>/dev/null
 }
 
 stop_parts() { # stop_parts PROCESS: TERM to the group of each part, grace, KILL; the record says how long each took
@@ -206,15 +212,6 @@ end_part() { # end_part PROCESS PART BEGAN: what ignored TERM, or children that 
   took=$(($(date +%s%3N) - $3))
   printf -v took '%d.%03d' $((took / 1000)) $((took % 1000))
   event stopped process="$process" part="$part" code:="$(<"$STATE/$process.$part.exit")" seconds:="$took"
-}
-
-last_words() { # last_words LOG: its last error line, else its last line
-  local text line
-  text=$(tail -n 60 "$1" | tr -d '\r' | sed 's/\x1b\[[0-9;]*m//g' | grep -v '^[[:space:]]*$')
-  line=$(grep -E '^[A-Za-z_.]+(Error|Exception|Exit|Interrupt)(:|$)' <<<"$text" | tail -n 1)
-  [[ $line ]] || line=$(grep -iE '\b(error|fatal|panicked)\b' <<<"$text" | tail -n 1)
-  [[ $line ]] || line=$(tail -n 1 <<<"$text")
-  printf '%s' "${line:0:500}"
 }
 
 leave_step() { # leave_step CODE

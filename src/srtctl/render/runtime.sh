@@ -44,6 +44,15 @@ port_open() { # port_open HOST PORT
   timeout 2 bash -c 'exec 3<>"/dev/tcp/$0/$1"' "$1" "$2" 2>/dev/null
 }
 
+last_words() { # last_words LOG: its last error line, else its last line
+  local text line
+  text=$(tail -n 60 "$1" | tr -d '\r' | sed 's/\x1b\[[0-9;]*m//g' | grep -v '^[[:space:]]*$')
+  line=$(grep -E '^[A-Za-z_.]+(Error|Exception|Exit|Interrupt)(:|$)' <<<"$text" | tail -n 1)
+  [[ $line ]] || line=$(grep -iE '\b(error|fatal|panicked)\b' <<<"$text" | tail -n 1)
+  [[ $line ]] || line=$(tail -n 1 <<<"$text")
+  printf '%s' "${line:0:500}"
+}
+
 http_get() { # http_get HOST:PORT PATH -> the answer with its headers
   timeout 10 bash -c 'exec 3<>"/dev/tcp/$0/$1" && printf "GET %s HTTP/1.0\r\nHost: %s:%s\r\n\r\n" "$2" "$0" "$1" >&3 && cat <&3' \
     "${1%:*}" "${1##*:}" "$2" 2>/dev/null
@@ -62,4 +71,22 @@ load_nodes() { # NODE_NAME and NODE_ADDR of every plan node
     NODE_NAME[index]=$name
     NODE_ADDR[index]=$address
   done <"$STATE/nodes.tsv"
+}
+
+joined() { (IFS=,; echo "$*"); }
+
+indices_of() { # indices_of 0-1,4 -> 0, 1, 4, a line each
+  local part
+  for part in ${1//,/ }; do seq "${part%-*}" "${part#*-}"; done
+}
+
+names_of() { # names_of 0-1,4 -> the host names, comma separated
+  local index out=()
+  for index in $(indices_of "$1"); do out+=("${NODE_NAME[index]}"); done
+  joined "${out[@]}"
+}
+
+addresses_of() { # addresses_of 0-1,4:8080 -> ADDRESS:8080 of each of these nodes, a line each
+  local index
+  for index in $(indices_of "${1%:*}"); do echo "${NODE_ADDR[index]}:${1##*:}"; done
 }

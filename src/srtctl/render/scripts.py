@@ -13,7 +13,7 @@ from srtctl.plan.names import ranges
 from srtctl.plan.shell import assignment, common_items, common_prefix, flag_groups, lines, word
 from srtctl.render import steps
 from srtctl.render.containers import introduction, settings
-from srtctl.render.gate import expectations, reaches, routers
+from srtctl.render.gate import expectations, gate, reaches
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -52,9 +52,7 @@ def job_script(plan: Plan, run_dir: str) -> str:
         client=client,
         expectations=expectations(plan),
         reaches=reaches(plan),
-        gate=" ".join(
-            ["gate", routers(plan), str(plan.health.gate), *([word(plan.runtime.python)] if plan.checks else [])]
-        ),
+        gate=gate(plan),
         python=word(plan.runtime.python),
         pad_after=lambda text: " " * max(_COMMENT_COLUMN - len(text), 0),
     )

@@ -86,10 +86,14 @@ class Slurm:
             return {i: self._final.get(i) or found[i] for i in wanted}
         return {i: self._final[i] for i in wanted}
 
-    def cancel(self, job_id: str) -> None:
-        """Ask Slurm to end the job. A job that ended already is no error. Raises SlurmError."""
+    def cancel(self, job_id: str, *, script_only: bool = False) -> None:
+        """Ask Slurm to end the job; `script_only`: a TERM to its batch script alone, which then ends everything in order.
+
+        A job that ended already is no error. Raises SlurmError.
+        """
+        how = ["--batch", "--signal=TERM"] if script_only else []
         try:
-            done = self._run(["scancel", job_id], self._query_timeout)
+            done = self._run(["scancel", *how, job_id], self._query_timeout)
         except subprocess.TimeoutExpired as late:
             raise SlurmError(
                 f"scancel did not answer within {late.timeout:g} s",

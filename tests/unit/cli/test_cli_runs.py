@@ -258,8 +258,20 @@ def test_what_was_never_submitted(bench: Bench, run: Path) -> None:
 def test_cancel(bench: Bench) -> None:
     result = bench("cancel", "demo")
     assert result.exit_code == 0
-    assert bench.asked("scancel.argv") == "41\n"
+    assert bench.asked("scancel.argv") == "--batch --signal=TERM 41\n"
     assert "asked Slurm to cancel demo-1, job 41" in result.stderr
+
+
+def test_cancel_what_is_stopping(bench: Bench, serving: Path) -> None:
+    (serving / "state" / "end.json").write_text('{"state": "cancelled", "exit_code": 0, "cause": "cancelled"}')
+    assert bench("cancel", "demo").exit_code == 0
+    assert bench.asked("scancel.argv") == "41\n"
+
+
+def test_cancel_what_has_not_started(bench: Bench, serving: Path) -> None:
+    (serving / "events" / "job.jsonl").unlink()
+    assert bench("cancel", "demo").exit_code == 0
+    assert bench.asked("scancel.argv") == "41\n"
 
 
 def test_cancel_and_wait(bench: Bench, serving: Path) -> None:

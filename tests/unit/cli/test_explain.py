@@ -108,6 +108,13 @@ def test_keys_of_the_profile() -> None:
         ("frontend.nginx_container", "default   nginx:1.27.4"),
         ("override_tp8", "A variant: laid over `base`"),
         ("sweep.tp", "Variants, one for each combination"),
+        ("services", "type      a list of mappings"),
+        ("services", "    inherit_discovery_env  Tell it"),
+        ("services.port", "services.0.port\n  What it listens on"),
+        ("services.0.placement.node", "default   0"),
+        ("engine", "    connector                        `vllm`: how KV caches"),
+        ("engine.speedup_ratio", "type      a number"),
+        ("roles.agg.direct_dispatch", "a list of whole numbers of at least 0"),
         ("cluster.ssh", "Known, but not built yet: jobs are submitted from this machine."),
         ("roles.agg", "    critical   the first failure of any process ends the job"),
     ],
@@ -127,7 +134,9 @@ def test_what_is_said(field: str, said: str) -> None:
         ("roles.agg.tp-size", "there is no key `roles.agg.tp-size`", "engine flags go into `roles.agg.args`"),
         ("backend.type", "there is no key `backend.type`", "this is the v1 layout; in v2 it is `engine`"),
         ("name.first", "there is no key `name.first`", "`name` holds one value, and no keys"),
-        ("engine.foo", "there is no key `engine.foo`", "known here: type"),
+        ("engine.foo", "there is no key `engine.foo`", "known here: type, connector"),
+        ("engine.conector", "there is no key `engine.conector`", "did you mean `connector`?"),
+        ("services.prot", "there is no key `services.0.prot`", "did you mean `port`?"),
         ("cluster.gpu_per_node", "there is no key `cluster.gpu_per_node`", "did you mean `gpus_per_node`?"),
         (".", "there is no key ``", "known here: schema, name"),
     ],
@@ -219,6 +228,11 @@ def test_what_cannot_be_read(home: Path, argv: list[str], said: str) -> None:
     result = run(*argv)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
+
+
+def test_a_key_of_the_first_list_item(home: Path) -> None:
+    (home / "r.yaml").write_text(RECIPE + "services: [{name: one, command: run}]\n")
+    assert "now       one (r.yaml:13:19)" in run("services.name", "--recipe", "r.yaml").stdout
 
 
 def test_json() -> None:

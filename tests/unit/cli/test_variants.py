@@ -66,6 +66,7 @@ def test_plan_says_which_of_them_cannot_run(home: Path) -> None:
     assert result.exit_code == 2
     assert "bad.yaml holds 3 variants, 1 bad" in result.stdout
     assert "  FAIL zip_override_scale[1]  9 agg workers of 2 GPUs do not fit on 3 nodes" in result.stdout
+    assert "where, and what to do: srtctl validate bad.yaml" in result.stdout
 
 
 @pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])

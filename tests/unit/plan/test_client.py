@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from srtctl.plan.model import Plan
 from srtctl.plan.serial import plan_json, read_plan
 from srtctl.plan.text import plan_text
 from srtctl.render.bundle import bundle_files
-from tests.support import build, plan_of
+from tests.support import REPOSITORY, build, plan_of
 
 AGG: dict[str, Any] = {
     "schema": 2,
@@ -172,9 +173,15 @@ def test_an_image_of_its_own(tmp_path: Path) -> None:
     assert (images["a"], images["b"]) == ("/images/a.sqsh", "/images/sglang.sqsh")
 
 
+#: Steps that job.sh starts for itself: their logs and state files carry these names.
+JOBS_OWN_STEPS = sorted(
+    set(re.findall(r"(?:STEP=|--job-name=)([a-z][a-z-]+)", (REPOSITORY / "src/srtctl/render/job.sh").read_text()))
+)
+
 BAD: list[tuple[Any, str, str, str]] = [
     ({"name": "etcd"}, "services/name-taken", "services.0.name", "something else of the run is called so"),
     ({"name": "agg-0"}, "services/name-taken", "services.0.name", "something else of the run is called so"),
+    *(({"name": name}, "services/name-taken", "services.0.name", "something else") for name in JOBS_OWN_STEPS),
     ({"command": "x {port}"}, "services/no-port", "services.0.command", "has no `port`"),
     ({"command": []}, "recipe/type", "services.0.command", "must be a list of words, or text"),
     ({"command": [8]}, "recipe/type", "services.0.command", "must be a list of words, or text"),

@@ -150,3 +150,27 @@ def test_the_limit_of_nats_is_in_its_file(overrides: tuple[str, ...], text: str 
     assert plan.files.get("nats.conf") == text
     assert (nats(plan)[-2:] == ("--config", "${RUN_DIR}/state/files/nats.conf")) is (text is not None)
     assert ("plan/nats-unused" in [w.code for w in plan.warnings]) is unused
+
+
+AFFINITY, HEADER = "frontend.nginx_session_affinity=true", "frontend.nginx_session_affinity_header=X-Session"
+COLOCATED = REPOSITORY / "examples/disagg/sglang-colocated-1n.yaml"
+
+IDLE = [
+    # recipe, overrides, the setting that reaches nothing, hint
+    (TWO, (AFFINITY,), "nginx_session_affinity", "`enable_multiple_frontends: true`"),
+    (TWO, ("frontend.nginx_raise_ulimit=true",), "nginx_raise_ulimit", "`enable_multiple_frontends: true`"),
+    (COLOCATED, (SEVERAL, AFFINITY, HEADER), "nginx_session_affinity", "workers on several nodes"),
+    (TWO, (SEVERAL, AFFINITY, "frontend.num_additional_frontends=0"), "nginx_session_affinity", "1` or more"),
+    (TWO, (SEVERAL, HEADER), "nginx_session_affinity_header", "set `nginx_session_affinity: true`"),
+    (TWO, (SEVERAL, AFFINITY, HEADER), None, ""),
+    (TWO, (), None, ""),
+]
+
+
+@pytest.mark.parametrize(("recipe", "overrides", "setting", "hint"), IDLE)
+def test_a_setting_of_nginx_that_reaches_nothing_is_said(
+    recipe: Path, overrides: tuple[str, ...], setting: str | None, hint: str
+) -> None:
+    found = [d for d in build(recipe, overrides=overrides).diagnostics if d.code == "plan/nginx-unused"]
+    assert [(d.severity, d.path) for d in found] == ([("warning", f"frontend.{setting}")] if setting else [])
+    assert all(hint in d.hint for d in found)

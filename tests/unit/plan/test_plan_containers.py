@@ -187,6 +187,15 @@ FINDINGS = [
         "`--nodelist` is set by srtctl",
         "the plan says where",
     ),
+    (
+        "none",
+        "srun_options: {mem: 0, exclude: n1}",
+        "error plan/owned-srun-option",
+        "srun_options.exclude",
+        (9, 33),
+        "`--exclude` is set by srtctl",
+        "the plan says where",
+    ),
 ]
 
 

@@ -238,10 +238,11 @@ def test_the_probe_of_dynamo_enters_the_image(node: Node) -> None:
     recording(commands, "srun")
     shutil.copy("/bin/true", commands / "scontrol")
     code, _ = node.run(
-        f"containers apptainer; in_image /x.sif; mounts /m:/m; PATH={commands}:$PATH probe_stack 1 python3"
+        f"containers apptainer; in_image /x.sif; with_options --x; mounts /m:/m; PATH={commands}:$PATH probe_stack 1 python3"
     )
     assert code == 0
     told = (commands / "srun.words").read_text().splitlines()
+    assert "--x" in told[: told.index("apptainer")]
     assert told[told.index("apptainer") :][:6] == ["apptainer", "exec", "--nv", "--bind", "/m:/m", "/x.sif"]
 
 
@@ -274,6 +275,15 @@ def test_a_set_up_that_fails_ends_the_step_and_is_named(node: Node) -> None:
 
 
 @pytest.mark.process
+def test_a_set_up_that_a_signal_ended_is_not_followed_by_the_next(node: Node) -> None:
+    """The signal reaches the command and its step at once: whichever is seen first."""
+    commands = set_up("setup_1=(false); setup_2=(true); setup=(setup_1 setup_2)")
+    code, _ = node.run(f"{commands} leave_when_ended() {{ STOPPING=1; }}; supervise agg-0.1 - engine")
+    assert code == 143
+    assert [e["event"] for e in node.events()] == ["started"]
+
+
+@pytest.mark.process
 def test_a_step_that_is_stopped_stops_its_set_up(node: Node) -> None:
     process = node.start(f"{set_up('setup_1=(sleep 1000); setup=(setup_1)')} supervise agg-0.1 - engine")
     node.wait_for("started", part="setup")
@@ -281,6 +291,16 @@ def test_a_step_that_is_stopped_stops_its_set_up(node: Node) -> None:
     process.communicate(timeout=DEADLINE)
     assert process.returncode == 143
     assert [(e["event"], e["part"]) for e in node.events()] == [("started", "setup"), ("stopped", "setup")]
+
+
+@pytest.mark.process
+def test_what_a_job_is_told_of_its_dynamo(node: Node) -> None:
+    commands = node.run_dir / "bin"
+    commands.mkdir()
+    recording(commands, "srun", "echo it lacks everything; exit 4")
+    code, out = node.run(f"unset NODE_INDEX; PATH={commands}:$PATH; probe_stack 1 python3")
+    assert code == 1
+    assert "failed: it lacks everything\n" in out
 
 
 @pytest.mark.process

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -263,104 +260,55 @@ def test_last_words(node: Node, log: str, expected: str) -> None:
     assert node.run(f"last_words {path}") == (0, expected)
 
 
-@contextmanager
-def serving(path: str, body: bytes) -> Iterator[int]:
-    """A frontend that answers one path; gives its port."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == path else 404)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
+def test_a_command_that_is_missing_is_called_so(node: Node) -> None:
+    code, _ = node.run(f"{arrays('sleep 1000', 'no-such-sidecar --grpc')} supervise agg-0.1 - engine sidecar")
+    assert code == 127
+    said = "agg-0.1 sidecar on n1 could not be started: there is no command no-such-sidecar where it runs; "
+    assert str(node.wait_for("exited")["words"]).startswith(said)
 
 
-METRICS = """# HELP x
-dynamo_component_router_worker_registered{dp_rank="0",router_worker_id="77",worker_id="f",worker_type="decode"} 1
-dynamo_component_router_worker_registered{dp_rank="1",router_worker_id="77",worker_id="f",worker_type="decode"} %s
-dynamo_component_router_kv_event_source_mismatch_workers{model="m",worker_id="f",worker_type="decode"} %s
-"""
-
-GATE = [
-    ("expect decode workers=1 ranks=2 kv_sources=all", "1", "0", 0, ""),
-    ("expect decode workers=1 ranks=2 kv_sources=all", "1", "1", 1, "lacks KV event sources"),
-    ("expect decode workers=1 ranks=2", "1", "1", 0, ""),
-    (
-        "expect decode workers=1 ranks=2",
-        "0",
-        "0",
-        1,
-        "workers=1 ranks=2 expected, the router has 1 workers and 1 ranks",
-    ),
-    ("expect decode workers=2 ranks=2", "1", "0", 1, "the router has 1 workers and 2 ranks"),
-    (
-        "expect prefill workers=1 ranks=1",
-        "1",
-        "0",
-        1,
-        "prefill: workers=1 ranks=1 expected, the router has 0 workers and 0 ranks",
-    ),
-]
+@pytest.mark.parametrize(
+    ("code", "last", "words"),
+    [
+        (
+            "127",
+            "env: \u2018/opt/side-car\u2019: No such file or directory",
+            "there is no command /opt/side-car where it runs",
+        ),
+        ("127", "env: can't execute 'foo_1.2': No such file or directory", "there is no command foo_1.2 where"),
+        ("127", "/usr/bin/env: 'python': No such file or directory", "exited with 127: /usr/bin/env: 'python'"),
+        ("1", "env: 'foo': No such file or directory", "exited with 1: env: 'foo'"),
+        ("127", "", "exited with 127"),
+    ],
+)
+def test_how_it_ended(node: Node, code: str, last: str, words: str) -> None:
+    got, said = node.run(f'how_it_ended {code} "$LAST"', LAST=last)
+    assert got == 0
+    assert words in said
 
 
-@pytest.mark.parametrize(("expect", "second", "mismatch", "code", "words"), GATE)
-def test_the_gate_reads_the_routers_metrics(
-    node: Node, expect: str, second: str, mismatch: str, code: int, words: str
-) -> None:
-    with serving("/metrics", (METRICS % (second, mismatch)).encode()) as port:
-        got, out = node.run(f"{expect}; missing_registrations 127.0.0.1:{port}")
-    assert got == code
-    assert words in out
+@pytest.mark.parametrize(
+    ("sidecar", "asked"),
+    [
+        ("{folder}/mine -m dynamo.sglang.sidecar --grpc-endpoint 127.0.0.1:9100", "mine"),
+        ("dynamo-openengine-sidecar --grpc-endpoint 127.0.0.1:9100 --model-path m", "python3"),
+        ("dynamo-openengine-sidecar", ""),
+    ],
+)
+def test_the_engine_is_asked_with_a_python(node: Node, sidecar: str, asked: str) -> None:
+    folder = node.run_dir / "bin"
+    folder.mkdir()
+    for name in ("mine", "python3", "dynamo-openengine-sidecar"):
+        (folder / name).write_text(f'#!/bin/sh\necho "{name} $*"\n')
+        (folder / name).chmod(0o755)
+    _, said = node.run(f"sidecar=({sidecar.format(folder=folder)}); PATH={folder}:$PATH engine_facts")
+    assert said == (f"{asked} -m srtctl.checks.engine_info 127.0.0.1 9100\n" if asked else "")
 
 
-def test_the_gate_says_when_nobody_answers(node: Node) -> None:
-    port = free_port()
-    expect = "expect decode workers=1 ranks=1"
-    said = f"the frontend does not answer at 127.0.0.1:{port}\n"
-    assert node.run(f"{expect}; missing_registrations 127.0.0.1:{port}") == (1, said)
-
-
-@pytest.mark.parametrize(("body", "code"), [(b'{"data":[{"id":"m"}]}', 0), (b'{"data":[]}', 1)])
-def test_a_router_without_registrations_must_list_a_model(node: Node, body: bytes, code: int) -> None:
-    with serving("/v1/models", body) as port:
-        said = "" if code == 0 else f"no model is listed at 127.0.0.1:{port}\n"
-        assert node.run(f"missing_registrations 127.0.0.1:{port}") == (code, said)
-
-
-@pytest.mark.parametrize(("second", "code"), [("1", 0), ("0", 1)])
-def test_every_one_of_several_routers_must_be_complete(node: Node, second: str, code: int) -> None:
-    expect = "expect decode workers=1 ranks=2"
-    with (
-        serving("/metrics", (METRICS % ("1", "0")).encode()) as first,
-        serving("/metrics", (METRICS % (second, "0")).encode()) as other,
-    ):
-        got, out = node.run(f"{expect}; missing_registrations 127.0.0.1:{first},127.0.0.1:{other}")
-    said = "decode: workers=1 ranks=2 expected, the router has 1 workers and 1 ranks"
-    assert (got, out) == (code, f"{said} (frontend at 127.0.0.1:{other})\n" if code else "")
-
-
-def test_the_ranks_of_an_mpi_step_fill_their_nodes_in_order(node: Node) -> None:
-    assert node.run("rank_hosts n1,n2 2,1") == (0, "n1\nn1\nn2\n")
-
-
-def test_files_get_the_addresses_of_the_allocation(node: Node) -> None:
-    (node.run_dir / "files").mkdir()
-    text = 'urls: ["${NODE_ADDR[0]}:6100", "${NODE_ADDR[1]}:6100"]\nother: ${HOME} \\n `x`\n'
-    (node.run_dir / "files/a.yaml").write_text(text)
-    assert node.run("bind_files") == (0, "")
-    expected = text.replace("${NODE_ADDR[0]}", "127.0.0.1").replace("${NODE_ADDR[1]}", "127.0.0.2")
-    assert (node.run_dir / "state/files/a.yaml").read_text() == expected
+@pytest.mark.parametrize(("step", "found"), [("3", True), ("", False)])
+def test_an_image_may_keep_the_steps_id_to_itself(node: Node, step: str, found: bool) -> None:
+    assert node.run("true", SLURM_STEP_ID=step) == (0, "")
+    assert [p.name for p in (node.run_dir / "state").glob("*.stepid*")] == ["agg-0.stepid"] * found
 
 
 @pytest.mark.parametrize(
@@ -421,49 +369,6 @@ def test_a_client_is_stopped_with_its_task(node: Node) -> None:
     assert task.returncode == 143
     assert node.wait_for("stopped", part="client")["code"] == 143
     assert not alive(pid)
-
-
-# what a node's event file says, exit code of the step (empty: it goes on), the step of a worker, then how the job ends
-ENDED = '{"ts":1,"node":1,"event":"client_ended","code":7,"words":"the benchmark exited with 7: \\"no\\""}'
-EXITED = '{"ts":2,"node":1,"event":"exited","words":"agg-0.0 engine on n1 was killed by SIGKILL"}'
-JOB_ENDS = [
-    ("", "0", "", "completed", 0, "benchmark finished"),
-    (ENDED, "7", "", "failed", 1, 'the benchmark exited with 7: "no"'),
-    ("", "1", "", "failed", 1, "step benchmark ended with exit code 1; see logs/benchmark.log"),
-    (f"{ENDED}\n{EXITED}", "7", "", "failed", 1, "agg-0.0 engine on n1 was killed by SIGKILL"),
-    (EXITED, "", "137", "failed", 1, "agg-0.0 engine on n1 was killed by SIGKILL"),
-]
-
-
-@pytest.mark.parametrize(("events", "client", "worker", "state", "code", "cause"), JOB_ENDS)
-def test_how_a_job_with_a_client_ends(
-    node: Node, events: str, client: str, worker: str, state: str, code: int, cause: str
-) -> None:
-    """Steps end here by their files alone, as they do for the job."""
-    if events:
-        (node.run_dir / "events/node-1.jsonl").write_text(f"{events}\n")
-    ends = "".join(f'echo {it} >"$STATE/{step}.step";' for step, it in (("benchmark", client), ("agg-0", worker)) if it)
-    stand_ins = f"start_step() {{ STEPS+=(agg-0 benchmark); {ends} }}; stop_steps() {{ :; }}"
-    got, out = node.run(f"unset NODE_INDEX; {stand_ins}; benchmark benchmark 0 client/benchmark.sh")
-    assert got == code, out
-    end = json.loads((node.run_dir / "state/end.json").read_text())
-    assert end == {"state": state, "exit_code": code, "cause": cause}
-    told = [json.loads(line)["event"] for line in (node.run_dir / "events/job.jsonl").read_text().splitlines()]
-    assert told == ["serving", "client_started", "stopping", "job_ended"]
-
-
-@pytest.mark.parametrize(
-    ("before", "state", "code"),
-    [
-        ("SERVING=1 CLIENT=benchmark", "the time limit came before the benchmark ended", 1),
-        ("SERVING=1", "served until its time limit", 0),
-    ],
-)
-def test_the_time_limit_is_a_failure_while_a_client_runs(node: Node, before: str, state: str, code: int) -> None:
-    got, _ = node.run(f"{before}; stop_steps() {{ :; }}; on_time_limit")
-    assert got == code
-    end = json.loads((node.run_dir / "state/end.json").read_text())
-    assert (end["state"], end["cause"]) == ("time_limit", state)
 
 
 @pytest.mark.parametrize("here", ["0", "1"])

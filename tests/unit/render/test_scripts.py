@@ -52,14 +52,17 @@ def test_every_directive_comes_before_the_first_command() -> None:
 
 GATES = [
     # overrides, the lines that say when it is ready
-    ((), ["expect decode workers=1 ranks=2 kv_sources=all", 'gate "${NODE_ADDR[0]}:8000" 1800']),
-    (("roles.agg.kv_events=false", "frontend.args={router-mode: kv}"), ["expect decode workers=1 ranks=2", "gate"]),
-    (("roles.agg.kv_events=false", "frontend.args={router-mode: random}"), ['gate "${NODE_ADDR[0]}:8000" 1800']),
-    (("roles.agg.sidecar=false", "frontend={type: sglang}"), ['gate "${NODE_ADDR[0]}:6100" 1800']),
-    (("roles.agg.sidecar=false", "frontend={type: none}"), ["gate - 1800"]),
+    ((), ["expect decode workers=1 ranks=2 kv_sources=all", "gate 1800 python3 0:8000 "]),
+    (
+        ("roles.agg.kv_events=false", "frontend.args={router-mode: kv}"),
+        ["expect decode workers=1 ranks=2", "gate 1800 python3 0:8000 "],
+    ),
+    (("roles.agg.kv_events=false", "frontend.args={router-mode: random}"), ["gate 1800 python3 0:8000 "]),
+    (("roles.agg.sidecar=false", "frontend={type: sglang}"), ["gate 1800 - 0:6100 "]),
+    (("roles.agg.sidecar=false", "frontend={type: none}"), ["gate 1800 -  "]),
     (
         ("frontend.enable_multiple_frontends=true",),
-        ["expect decode workers=1 ranks=2 kv_sources=all", 'gate "${NODE_ADDR[0]}:8080,${NODE_ADDR[1]}:8080" 1800'],
+        ["expect decode workers=1 ranks=2 kv_sources=all", "gate 1800 python3 0-1:8080 "],
     ),
 ]
 

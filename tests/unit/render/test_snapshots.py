@@ -14,7 +14,7 @@ from syrupy.types import SnapshotIndex
 from tests.support import EXAMPLES, REPOSITORY, bundle_of, example_id
 
 #: Static in every bundle and reviewed where they live.
-STATIC = ("runtime.sh", "job.sh", "node.sh", "lib/")
+STATIC = ("runtime.sh", "job.sh", "steps.sh", "node.sh", "lib/")
 
 
 class BundleFiles(SingleFileSnapshotExtension):

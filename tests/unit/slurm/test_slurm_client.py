@@ -191,6 +191,8 @@ def test_cancel(answer: Completed) -> None:
     script = Script(scancel=answer)
     Slurm({}, script).cancel("5")
     assert script.calls == [["scancel", "5"]]
+    Slurm({}, script).cancel("5", script_only=True)
+    assert script.calls[1:] == [["scancel", "--batch", "--signal=TERM", "5"]]
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,11 @@ from srtctl.backends.rules import check_knobs
 from srtctl.backends.sizes import size
 from srtctl.diagnostics import Diagnostic
 from srtctl.recipe.arguments import words
+from srtctl.recipe.engines import SETTINGS
 from srtctl.recipe.model import Recipe
 
 #: The settings beside `engine.type`, and the flag that each is for every role.
-KNOBS: Mapping[str, str] = {
-    "engine_type": "engine-type",
-    "speedup_ratio": "speedup-ratio",
-    "decode_speedup_ratio": "decode-speedup-ratio",
-    "block_size": "block-size",
-    "max_num_batched_tokens": "max-num-batched-tokens",
-    "max_num_seqs": "max-num-seqs",
-    "num_gpu_blocks_override": "num-gpu-blocks-override",
-}
+KNOBS: Mapping[str, str] = {name: name.replace("_", "-") for name in SETTINGS["mocker"]}
 
 #: A port of each of the workers that one process may be; here it is one.
 _PORT_FLAGS: Mapping[str, str] = {"bootstrap": "bootstrap-ports", "kv_events": "zmq-kv-events-ports"}
@@ -36,7 +29,7 @@ class MockerBackend:
     name = "mocker"
 
     def check_recipe(self, recipe: Recipe) -> list[Diagnostic]:
-        return [*check_knobs(recipe, tuple(KNOBS)), *rules.check_recipe(recipe, _NAME)]
+        return [*check_knobs(recipe), *rules.check_recipe(recipe, _NAME)]
 
     def check(self, recipe: Recipe, role_name: str, gpus: int) -> list[Diagnostic]:  # noqa: ARG002
         """Sizes and GPUs need not agree: a role's GPUs are what the engine that it stands for would have."""

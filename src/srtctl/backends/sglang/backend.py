@@ -58,7 +58,7 @@ class SglangBackend:
     name = "sglang"
 
     def check_recipe(self, recipe: Recipe) -> list[Diagnostic]:
-        return [*check_knobs(recipe, ()), *check_served_names(self.name, recipe)]
+        return [*check_knobs(recipe), *check_served_names(self.name, recipe)]
 
     def check(self, recipe: Recipe, role_name: str, gpus: int) -> list[Diagnostic]:
         args = recipe.arguments[role_name]

@@ -26,7 +26,7 @@ class TrtllmBackend:
     name = "trtllm"
 
     def check_recipe(self, recipe: Recipe) -> list[Diagnostic]:
-        return [*check_knobs(recipe, (SERVED_NAME,)), *rules.check_recipe(recipe)]
+        return [*check_knobs(recipe), *rules.check_recipe(recipe)]
 
     def check(self, recipe: Recipe, role_name: str, gpus: int) -> list[Diagnostic]:
         args = recipe.arguments[role_name]

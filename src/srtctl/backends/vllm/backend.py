@@ -10,14 +10,10 @@ from srtctl.backends.openengine import default_name
 from srtctl.backends.rules import check_knobs, check_served_names
 from srtctl.backends.vllm import rules
 from srtctl.backends.vllm.command import engine_command
-from srtctl.backends.vllm.connectors import NAME as CONNECTOR
 from srtctl.backends.vllm.ports import PORT_FLAGS, port_needs
 from srtctl.backends.vllm.topology import Parallelism, Spread, parallelism, shares, spread_of
 from srtctl.diagnostics import Diagnostic
 from srtctl.recipe.model import Recipe
-
-#: The settings beside `engine.type`.
-KNOBS = (CONNECTOR, rules.COLOCATION, rules.DP_LAUNCH)
 
 
 class VllmBackend:
@@ -26,7 +22,7 @@ class VllmBackend:
     name = "vllm"
 
     def check_recipe(self, recipe: Recipe) -> list[Diagnostic]:
-        return [*check_knobs(recipe, KNOBS), *check_served_names(self.name, recipe), *rules.check_knob_values(recipe)]
+        return [*check_knobs(recipe), *check_served_names(self.name, recipe), *rules.check_knob_values(recipe)]
 
     def check(self, recipe: Recipe, role_name: str, gpus: int) -> list[Diagnostic]:
         args = recipe.arguments[role_name]
