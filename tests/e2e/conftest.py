@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e import sim_stack
 from tests.support import REPOSITORY
 
 DEADLINE = 180.0
@@ -124,3 +125,40 @@ def sandbox(stack_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     finally:
         cli("sandbox", "down", code=None)
         shutil.rmtree(data, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def private_network() -> Iterator[None]:
+    """A network namespace for everything that the module's tests start, where this user may have one."""
+    if os.geteuid() != 0:
+        yield
+        return
+    with sim_stack.private_network():
+        yield
+
+
+@pytest.fixture(scope="session")
+def image(stack_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that a sandbox's image has on PYTHONPATH, with a model folder in it."""
+    folder = tmp_path_factory.mktemp("image")
+    sim_stack.make_image(folder)
+    return folder
+
+
+@pytest.fixture
+def bare_stack(tmp_path: Path, image: Path) -> Iterator[sim_stack.Stack]:
+    """A place for Dynamo and engines on this machine, nothing running yet; what is started ends with the test."""
+    if not shutil.which("etcd"):
+        pytest.skip("etcd is not installed: srtctl sandbox install")
+    result = sim_stack.Stack(tmp_path, image)
+    try:
+        yield result
+    finally:
+        result.stop()
+
+
+@pytest.fixture
+def stack(bare_stack: sim_stack.Stack) -> sim_stack.Stack:
+    """The same with etcd and the frontend running."""
+    bare_stack.infrastructure()
+    return bare_stack

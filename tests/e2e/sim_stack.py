@@ -7,7 +7,6 @@ import contextlib
 import ctypes
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from srtctl.sandbox import stack
+from srtctl.sandbox.image import build_image
 
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "srtctl"
 STACK = stack.find()
 PYTHON = STACK.python if STACK else Path("/nowhere/python3")
 BLOCK = 16
@@ -29,10 +28,10 @@ DROPPED = ("DYN_", "SRTCTL_SIM_", "SGLANG_", "PYTHON")
 
 
 @contextlib.contextmanager
-def private_network() -> Iterator[None]:
+def private_network(*addresses: str) -> Iterator[None]:
     """Move this thread, and so the processes it starts, to a new network namespace with loopback; then back.
 
-    Needs root. Raises OSError where namespaces are not allowed.
+    `addresses` are further ones of its loopback. Needs root. Raises OSError where namespaces are not allowed.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
@@ -41,6 +40,8 @@ def private_network() -> Iterator[None]:
             raise OSError(ctypes.get_errno(), "no network namespace")
         try:
             subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+            for address in addresses:
+                subprocess.run(["ip", "address", "add", f"{address}/32", "dev", "lo"], check=True)
             yield
         finally:
             assert libc.setns(home, CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
@@ -49,10 +50,8 @@ def private_network() -> Iterator[None]:
 
 
 def make_image(folder: Path) -> None:
-    """Fill the folder that a sandbox's image has on PYTHONPATH, with a model folder in it."""
-    shutil.copytree(SOURCE / "sim", folder / "srtctl" / "sim")
-    shutil.copy(SOURCE / "__init__.py", folder / "srtctl")
-    shutil.copytree(SOURCE / "sim" / "modules", folder, dirs_exist_ok=True)
+    """Fill the folder as a sandbox's image is, with a model folder in it."""
+    build_image(folder)
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     subprocess.run([PYTHON, "-m", "srtctl.sim.model", folder / "model"], env=environment, check=True)
 

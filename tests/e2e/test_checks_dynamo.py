@@ -8,7 +8,6 @@ namespace of its own, where two loopback addresses are the two nodes, and where 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import shlex
@@ -23,54 +22,23 @@ from typing import Any
 
 import pytest
 
-from srtctl.sandbox import stack
+from tests.e2e import sim_stack
 
 pytestmark = pytest.mark.e2e
 
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "srtctl"
-FOUND = stack.find()
-STACK = FOUND.root if FOUND else Path("/nowhere")
 NODES = ("10.88.0.1", "10.88.0.2")
-CLONE_NEWNET = 0x40000000
 CHECKS = ("registration", "rank_routing", "publishers", "kv_events", "cache_reuse")  # all but those that need Slurm
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-if not (STACK / "bin" / "python3").exists():
-    pytest.skip("no stack environment with Dynamo: run `srtctl sandbox install`", allow_module_level=True)
 if os.geteuid() != 0 or not shutil.which("etcd"):
     pytest.skip("needs root for a network namespace, and etcd", allow_module_level=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def private_network() -> Iterator[None]:
-    """Move this thread, and so the processes it starts, to a new network namespace with the two nodes; then back."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-    try:
-        if libc.unshare(CLONE_NEWNET) != 0:
-            pytest.skip(f"no network namespace: {os.strerror(ctypes.get_errno())}")
-        try:
-            subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-            for address in NODES:
-                subprocess.run(["ip", "address", "add", f"{address}/32", "dev", "lo"], check=True)
-            yield
-        finally:
-            assert libc.setns(home, CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
-    finally:
-        os.close(home)
-
-
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The simulated engines and a model folder, as a sandbox's image has them, and the checks, as a bundle has them."""
-    folder = tmp_path_factory.mktemp("image")
-    for package in ("sim", "checks"):
-        shutil.copytree(SOURCE / package, folder / "srtctl" / package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(SOURCE / "__init__.py", folder / "srtctl")
-    shutil.copytree(SOURCE / "sim" / "modules", folder, dirs_exist_ok=True)
-    command = [str(STACK / "bin" / "python3"), "-m", "srtctl.sim.model", str(folder / "model")]
-    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(folder)}, check=True)
-    return folder
+def two_nodes() -> Iterator[None]:
+    """A network namespace in which two loopback addresses are the two nodes."""
+    with sim_stack.private_network(*NODES):
+        yield
 
 
 def make_plan(image: Path, discovery: dict[str, str]) -> Any:
@@ -147,7 +115,7 @@ class Job:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("DYN_", "SRTCTL_SIM_", "PYTHON", "ETCD_"))}
         self.environment = {
             **kept,
-            "PATH": f"{STACK / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{sim_stack.PYTHON.parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(image),
             "PYTHONDONTWRITEBYTECODE": "1",
             "TMPDIR": str(self.folder),  # Dynamo leaves a file there a process

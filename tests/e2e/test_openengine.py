@@ -8,27 +8,19 @@ namespace of its own, because Dynamo's event sockets listen on all addresses.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from tests.e2e.sim_stack import PYTHON, Stack, get, make_image, private_network
+from tests.e2e.sim_stack import PYTHON, Stack, get
 from tests.openengine_client import Client, token_count
 
-pytestmark = pytest.mark.e2e
-
-if not PYTHON.exists():
-    pytest.skip("no stack environment with Dynamo: run `srtctl sandbox install`", allow_module_level=True)
-if not shutil.which("etcd"):
-    pytest.skip("etcd is not installed", allow_module_level=True)
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("private_network")]
 
 READY, DRAINING = 2, 4
 ABORTED, ALREADY_FINISHED = 1, 2
@@ -90,31 +82,6 @@ ENGINES = (
 every_engine = pytest.mark.parametrize("kind", ENGINES, ids=[kind.name for kind in ENGINES])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def network() -> Iterator[None]:
-    if os.geteuid() != 0:
-        yield
-        return
-    with private_network():
-        yield
-
-
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("image")
-    make_image(folder)
-    return folder
-
-
-@pytest.fixture
-def stack(tmp_path: Path, image: Path) -> Iterator[Stack]:
-    result = Stack(tmp_path, image)
-    try:
-        yield result
-    finally:
-        result.stop()
-
-
 def start(stack: Stack, kind: Kind, role: str = "") -> str:
     """The address at which an engine of that role serves OpenEngine."""
     port = next(stack.ports)
@@ -151,7 +118,6 @@ def failure(stream: Any) -> tuple[grpc.StatusCode, str]:
 
 @every_engine
 def test_aggregated_behind_the_sidecar_of_dynamo(stack: Stack, kind: Kind) -> None:
-    stack.infrastructure()
     address = start(stack, kind)
     with Client(address) as client:
         about, model = client.call("GetServerInfo"), client.call("GetModelInfo", model=str(stack.image / "model"))
@@ -169,7 +135,6 @@ def test_aggregated_behind_the_sidecar_of_dynamo(stack: Stack, kind: Kind) -> No
 
 @every_engine
 def test_prefill_and_decode_behind_the_sidecars_of_dynamo(stack: Stack, kind: Kind) -> None:
-    stack.infrastructure()
     for role in ("prefill", "decode"):
         sidecar(stack, start(stack, kind, role), role)
     stack.until("it answers", lambda: chat(stack, "hello")[0] == 200)
@@ -185,8 +150,8 @@ def test_prefill_and_decode_behind_the_sidecars_of_dynamo(stack: Stack, kind: Ki
 
 
 @every_engine
-def test_the_session_leads_to_the_cache_and_a_wrong_one_fails(stack: Stack, kind: Kind) -> None:
-    prefill, decode = (start(stack, kind, role) for role in ("prefill", "decode"))
+def test_the_session_leads_to_the_cache_and_a_wrong_one_fails(bare_stack: Stack, kind: Kind) -> None:
+    prefill, decode = (start(bare_stack, kind, role) for role in ("prefill", "decode"))
     with Client(prefill) as first, Client(decode) as second:
         assert first.call("GetServerInfo").engine_role == 2
         assert second.call("GetServerInfo").engine_role == 3
@@ -206,8 +171,8 @@ def test_the_session_leads_to_the_cache_and_a_wrong_one_fails(stack: Stack, kind
 
 
 @every_engine
-def test_an_abort_ends_the_stream_and_may_be_repeated(stack: Stack, kind: Kind) -> None:
-    with Client(start(stack, kind)) as client:
+def test_an_abort_ends_the_stream_and_may_be_repeated(bare_stack: Stack, kind: Kind) -> None:
+    with Client(start(bare_stack, kind)) as client:
         stream = client.generate("r1", 20, LONG)
         next(stream)
         assert client.call("Abort", request_id="r1").status == ABORTED
@@ -222,17 +187,17 @@ def test_an_abort_ends_the_stream_and_may_be_repeated(stack: Stack, kind: Kind) 
 
 
 @every_engine
-def test_a_client_that_goes_away_aborts_its_request(stack: Stack, kind: Kind) -> None:
-    with Client(start(stack, kind)) as client:
+def test_a_client_that_goes_away_aborts_its_request(bare_stack: Stack, kind: Kind) -> None:
+    with Client(start(bare_stack, kind)) as client:
         stream = client.generate("r1", 20, LONG)
         next(stream)
         stream.cancel()
-        stack.until("it is over", lambda: client.call("Abort", request_id="r1").status == ALREADY_FINISHED)
+        bare_stack.until("it is over", lambda: client.call("Abort", request_id="r1").status == ALREADY_FINISHED)
 
 
 @every_engine
-def test_a_drain_lets_streams_end_and_refuses_new_work(stack: Stack, kind: Kind) -> None:
-    with Client(start(stack, kind)) as client:
+def test_a_drain_lets_streams_end_and_refuses_new_work(bare_stack: Stack, kind: Kind) -> None:
+    with Client(start(bare_stack, kind)) as client:
         stream = client.generate("r1", 20, LONG)
         next(stream)
         progress = client.drain(stop_accepting_new_requests=True)
@@ -246,13 +211,13 @@ def test_a_drain_lets_streams_end_and_refuses_new_work(stack: Stack, kind: Kind)
 
 
 @every_engine
-def test_a_stopped_engine_drains_before_it_ends(stack: Stack, kind: Kind) -> None:
-    with Client(start(stack, kind)) as client:
+def test_a_stopped_engine_drains_before_it_ends(bare_stack: Stack, kind: Kind) -> None:
+    with Client(start(bare_stack, kind)) as client:
         stream = client.generate("r1", 20, LONG)
         next(stream)
-        process = stack.processes["engine-"]
+        process = bare_stack.processes["engine-"]
         process.send_signal(signal.SIGTERM)
-        stack.until("it drains", lambda: client.call("Health").state == DRAINING)
+        bare_stack.until("it drains", lambda: client.call("Health").state == DRAINING)
         assert failure(client.generate("r2", 20, 4))[0] is grpc.StatusCode.UNAVAILABLE
         answers = list(stream)
         assert token_count(answers) == LONG - 1
@@ -262,9 +227,9 @@ def test_a_stopped_engine_drains_before_it_ends(stack: Stack, kind: Kind) -> Non
 
 @every_engine
 @pytest.mark.parametrize("role", ["", "prefill", "decode"])
-def test_a_request_for_another_role_is_refused(stack: Stack, kind: Kind, role: str) -> None:
+def test_a_request_for_another_role_is_refused(bare_stack: Stack, kind: Kind, role: str) -> None:
     """Before it is accepted: a status, and no word on the stream."""
-    with Client(start(stack, kind, role)) as client:
+    with Client(start(bare_stack, kind, role)) as client:
         if role:
             code, why = failure(client.generate("r1", 20, 4))
         else:

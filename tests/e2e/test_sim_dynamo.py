@@ -7,55 +7,19 @@ on all addresses.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import time
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.sim_stack import BLOCK, PYTHON, Stack, make_image, private_network
+from tests.e2e.sim_stack import BLOCK, Stack
 
-pytestmark = pytest.mark.e2e
-
-if not PYTHON.exists():
-    pytest.skip("no stack environment with Dynamo: run `srtctl sandbox install`", allow_module_level=True)
-if not shutil.which("etcd"):
-    pytest.skip("etcd is not installed", allow_module_level=True)
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("private_network")]
 
 ORDINARY = ("--dp-size", 2)
 ATTENTION = ("--tp-size", 2, "--dp-size", 2, "--enable-dp-attention")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def network() -> Iterator[None]:
-    if os.geteuid() != 0:
-        yield
-        return
-    with private_network():
-        yield
-
-
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("image")
-    make_image(folder)
-    return folder
-
-
-@pytest.fixture
-def stack(tmp_path: Path, image: Path) -> Iterator[Stack]:
-    """etcd and the frontend, running."""
-    result = Stack(tmp_path, image)
-    try:
-        result.infrastructure()
-        yield result
-    finally:
-        result.stop()
 
 
 def hits(stack: Stack, expected: dict[str, int], **pin: int) -> bool:

@@ -6,53 +6,17 @@ As in test_sim_dynamo, Dynamo is the independent witness that the simulator spea
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.e2e.sim_stack import BLOCK, PYTHON, Stack, make_image, private_network
+from tests.e2e.sim_stack import BLOCK, PYTHON, Stack
 from tests.e2e.test_sim_dynamo import hits, legs
 
-pytestmark = pytest.mark.e2e
-
-if not PYTHON.exists():
-    pytest.skip("no stack environment with Dynamo: run `srtctl sandbox install`", allow_module_level=True)
-if not shutil.which("etcd"):
-    pytest.skip("etcd is not installed", allow_module_level=True)
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("private_network")]
 
 DP2 = ("--data-parallel-size", 2)
 NIXL = ("--kv-transfer-config", '{"kv_connector":"NixlConnector","kv_role":"kv_both"}')
 TOPIC = "kv-events"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def network() -> Iterator[None]:
-    if os.geteuid() != 0:
-        yield
-        return
-    with private_network():
-        yield
-
-
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("image")
-    make_image(folder)
-    return folder
-
-
-@pytest.fixture
-def stack(tmp_path: Path, image: Path) -> Iterator[Stack]:
-    """etcd and the frontend, running."""
-    result = Stack(tmp_path, image)
-    try:
-        result.infrastructure()
-        yield result
-    finally:
-        result.stop()
 
 
 def engine(

@@ -7,17 +7,23 @@ and whatever a fault asks for.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
-import time
 from collections.abc import Sequence
+from functools import partial
+from typing import NoReturn
 
-from srtctl.sim.errors import GroupError, MemberLostError
 from srtctl.sim.faults import VARIABLE, FaultError, Faults, parse_faults
-from srtctl.sim.model import ModelError
-from srtctl.sim.process import LOST_GRACE_SECONDS, FaultExitError, Stopped, catch_signals, log_to_stderr, say
+from srtctl.sim.life import LastWords, live
+from srtctl.sim.process import log_to_stderr, say
 from srtctl.sim.sglang.config import Config, ConfigError, read_config
+
+LAST_WORDS = LastWords(
+    logger="sglang",
+    stopped="Gracefully exiting... Remaining number of requests 0.",
+    member_lost="torch.distributed.DistBackendError: NCCL error",
+    group="torch.distributed.DistError",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,27 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         return say(f"AssertionError: {error}")
     log_to_stderr(config.log_level, f"[%(asctime)s node{config.node_rank}] %(message)s")
-    if faults.exit_at_start is not None:
-        return say("simulated fault: exit_at_start", faults.exit_at_start)
-    try:
-        catch_signals()
-        return _serve(config, faults)
-    except Stopped:
-        logging.getLogger("sglang").info("Gracefully exiting... Remaining number of requests 0.")
-        return 0
+    return live(partial(_serve, config, faults), faults, LAST_WORDS)
 
 
-def _serve(config: Config, faults: Faults) -> int:
+def _serve(config: Config, faults: Faults) -> NoReturn:
     from srtctl.sim.sglang.server import serve  # bad usage must not cost the import of grpc
 
-    try:
-        serve(config, faults)
-    except FaultExitError as end:
-        return say("simulated fault: exit_after", end.code)
-    except MemberLostError as error:
-        time.sleep(LOST_GRACE_SECONDS)
-        return say(f"torch.distributed.DistBackendError: NCCL error: {error}")
-    except GroupError as error:
-        return say(f"torch.distributed.DistError: {error}")
-    except (ModelError, OSError) as error:
-        return say(f"OSError: {error}")
+    serve(config, faults)

@@ -14,26 +14,25 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import NoReturn
 
-from srtctl.sim.errors import GroupError, MemberLostError
+from srtctl.sim.errors import GroupError
 from srtctl.sim.faults import VARIABLE, FaultError, Faults, parse_faults
-from srtctl.sim.model import ModelError, read_model
-from srtctl.sim.process import (
-    LOST_GRACE_SECONDS,
-    FaultExitError,
-    Stopped,
-    catch_signals,
-    first_end,
-    later,
-    log_to_stderr,
-    say,
-)
+from srtctl.sim.life import LastWords, live
+from srtctl.sim.model import read_model
+from srtctl.sim.process import FaultExitError, first_end, later, log_to_stderr, say
 from srtctl.sim.trtllm.config import Config, ConfigError, read_config
 from srtctl.sim.trtllm.world import World, read_world
 
 log = logging.getLogger("trtllm")
 
+LAST_WORDS = LastWords(
+    logger="trtllm",
+    stopped="Shutting down.",
+    member_lost="RuntimeError: MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD",
+    group="RuntimeError",
+)
 FORMAT = "[%(asctime)s] [TRT-LLM] [%(levelname).1s] %(message)s"
 
 
@@ -48,23 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, GroupError) as error:
         return say(f"ValueError: {error}")
     log_to_stderr(config.log_level, FORMAT)
-    if faults.exit_at_start is not None:
-        return say("simulated fault: exit_at_start", faults.exit_at_start)
-    catch_signals()
-    try:
-        _serve(config, world, faults)
-    except Stopped:
-        log.info("Shutting down.")
-        return 0
-    except FaultExitError as end:
-        return say("simulated fault: exit_after", end.code)
-    except MemberLostError as error:
-        time.sleep(LOST_GRACE_SECONDS)
-        return say(f"RuntimeError: MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD: {error}")
-    except (GroupError, ValueError) as error:
-        return say(f"RuntimeError: {error}")
-    except (ModelError, OSError) as error:
-        return say(f"OSError: {error}")
+    return live(partial(_serve, config, world, faults), faults, LAST_WORDS)
 
 
 def _serve(config: Config, world: World, faults: Faults) -> NoReturn:
@@ -75,7 +58,7 @@ def _serve(config: Config, world: World, faults: Faults) -> NoReturn:
 
     log.info("Simulated TensorRT-LLM: %s", config)
     if world.size != config.world:
-        raise ValueError(
+        raise GroupError(
             f"world size {world.size} is not TP{config.tp} x PP{config.pp} x CP{config.cp}: start one MPI rank a GPU"
         )
     model = read_model(config.model)

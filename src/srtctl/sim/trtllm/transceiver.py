@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from srtctl.sim.channel import Channel
+from srtctl.sim.listener import Listener
 from srtctl.sim.openengine.engine import FailedError, Session
 
 HANDSHAKE_SECONDS = 5.0
@@ -35,12 +36,11 @@ class Transceiver:
 
     def __init__(self, host: str, advertised: str, backend: str, seconds: float) -> None:
         """Listen on a free port of `host`; `advertised` is the address that others can reach. Raises OSError."""
-        self._listener = socket.create_server((host, 0))
-        self.host, self.port = advertised, int(self._listener.getsockname()[1])
         self._backend, self._seconds = backend, seconds
         self._offers: dict[str, _Offer] = {}
         self._lock = threading.Lock()
-        threading.Thread(target=self._accept, name="transceiver", daemon=True).start()
+        self._listener = Listener(socket.create_server((host, 0)), self._serve, "transceiver")
+        self.host, self.port = advertised, self._listener.port
 
     def offer(self, prompt_tokens: int, first_token: int) -> Session:
         """Keep a KV cache until somebody fetches it, or its time is over."""
@@ -59,22 +59,11 @@ class Transceiver:
 
     def close(self) -> None:
         """Stop listening."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
         self._listener.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(Channel(connection),), daemon=True).start()
-
     def _serve(self, channel: Channel) -> None:
-        with contextlib.closing(channel), contextlib.suppress(OSError):
-            if (asked := channel.receive(HANDSHAKE_SECONDS)) is not None:
-                channel.send(self._take(asked))
+        if (asked := channel.receive(HANDSHAKE_SECONDS)) is not None:
+            channel.send(self._take(asked))
 
     def _take(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         if asked.get("backend") != self._backend:

@@ -6,20 +6,26 @@ Exit codes: 2 bad usage; 1 what the engine refuses, or a failure, its reason the
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
-import time
 from collections.abc import Sequence
+from functools import partial
+from typing import NoReturn
 
-from srtctl.sim.errors import GroupError, MemberLostError
 from srtctl.sim.faults import VARIABLE, FaultError, Faults, parse_faults
-from srtctl.sim.model import ModelError
-from srtctl.sim.process import LOST_GRACE_SECONDS, FaultExitError, Stopped, catch_signals, log_to_stderr, say
+from srtctl.sim.life import LastWords, live
+from srtctl.sim.process import log_to_stderr, say
 from srtctl.sim.vllm.config import Config, ConfigError, read_config
 
 #: Faults of things that vLLM does not have: SGLang's group address in its server info, its bootstrap rooms.
 NOT_HERE = frozenset({"wrong_group", "same_group", "ordinary_dp_bootstrap"})
+
+LAST_WORDS = LastWords(
+    logger="vllm",
+    stopped="Application shutdown complete.",
+    member_lost="vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue",
+    group="torch.distributed.DistNetworkError",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,30 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "%(levelname)s %(asctime)s [%(filename)s:%(lineno)d] %(message)s",
         "%m-%d %H:%M:%S",
     )
-    if faults.exit_at_start is not None:
-        return say("simulated fault: exit_at_start", faults.exit_at_start)
-    try:
-        catch_signals()
-        return _serve(config, faults)
-    except Stopped:
-        logging.getLogger("vllm").info("Application shutdown complete.")
-        return 0
+    return live(partial(_serve, config, faults), faults, LAST_WORDS)
 
 
-def _serve(config: Config, faults: Faults) -> int:
+def _serve(config: Config, faults: Faults) -> NoReturn:
     from srtctl.sim.vllm.server import serve  # bad usage must not cost the import of grpc
 
-    try:
-        serve(config, faults)
-    except FaultExitError as end:
-        return say("simulated fault: exit_after", end.code)
-    except MemberLostError as error:
-        time.sleep(LOST_GRACE_SECONDS)
-        return say(f"vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue: {error}")
-    except GroupError as error:
-        return say(f"torch.distributed.DistNetworkError: {error}")
-    except (ModelError, OSError) as error:
-        return say(f"OSError: {error}")
+    serve(config, faults)
 
 
 if __name__ == "__main__":

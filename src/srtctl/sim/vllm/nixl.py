@@ -7,7 +7,6 @@ handshake is the answer to a question on the same connection here, one JSON obje
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import os
@@ -21,6 +20,7 @@ from typing import Any
 from srtctl.sim.address import Address
 from srtctl.sim.channel import Channel, Message
 from srtctl.sim.errors import TransferError
+from srtctl.sim.listener import Listener
 
 log = logging.getLogger("vllm")
 
@@ -44,10 +44,10 @@ class SideChannel:
         self._lock = threading.Lock()
         try:
             family, *_, found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-            self._listener = socket.create_server((str(found[0]), address.port), family=family)
+            server = socket.create_server((str(found[0]), address.port), family=family)
         except OSError as error:
             raise OSError(f"cannot listen on the NIXL side channel {address}: {error}") from None
-        threading.Thread(target=self._accept, name="nixl", daemon=True).start()
+        self._listener = Listener(server, self._serve, "nixl")
 
     def keep(self, rid: str, prompt_tokens: int, tp: int) -> dict[str, Any]:
         """Keep the blocks of a prompt; returns the kv_transfer_params with which a decode engine finds them."""
@@ -79,23 +79,11 @@ class SideChannel:
 
     def close(self) -> None:
         """Stop listening."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
         self._listener.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(Channel(connection),), daemon=True).start()
-
     def _serve(self, channel: Channel) -> None:
-        with contextlib.suppress(OSError):  # also when it says nothing in time
-            while (question := channel.receive(TAKE_SECONDS)) is not None:
-                channel.send(self._answer(question))
-        channel.close()
+        while (question := channel.receive(TAKE_SECONDS)) is not None:
+            channel.send(self._answer(question))
 
     def _answer(self, question: Message) -> Message:
         if "take" not in question:
