@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def command(
     run: RunArgument,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the job is gone from its nodes.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Let Slurm end everything at once; streams are cut off.")] = False,
     timeout: Annotated[
         float, typer.Option(min=0, help="With --wait: seconds to wait at most.", metavar="SECONDS")
     ] = 120.0,
@@ -25,7 +26,7 @@ def command(
 ) -> None:
     """End a run: frontends finish the streams they have, then all processes get a TERM, a grace period, a KILL.
 
-    A second time, Slurm ends it at once. A run that ended already is no error."""
+    A run that ended already is no error."""
     from srtctl.runs.load import read_run
     from srtctl.runs.watch import Watch
     from srtctl.slurm import SlurmError
@@ -39,8 +40,8 @@ def command(
     if job.stage == "ended":
         say(f"{files.run} (job {files.job_id}) ended already: `srtctl status {files.run}` says how")
         return
-    # A job that is up drains when its script is asked; one that does not listen, or is asked again, is Slurm's to end.
-    listens = job.stage == "active" and bool(files.events) and files.end is None
+    # A job that is up drains when its script alone is asked; one that does not listen yet, or any more, is Slurm's to end.
+    listens = not now and job.stage == "active" and bool(files.events) and files.end is None
     try:
         slurm.cancel(files.job_id, script_only=listens)
     except SlurmError as error:
@@ -68,6 +69,6 @@ def _wait(watch: Watch, timeout: float) -> None:
         said = f"Slurm reports {watch.job.state}" if watch.job and watch.job.state else "Slurm does not answer"
         fail(
             f"{status.run} has not ended after {timeout:g} s: {said}" + (f"; left: {', '.join(left)}" if left else ""),
-            f"`squeue --jobs {status.job_id}` shows the job; Slurm kills what is left after KillWait",
+            f"`squeue --jobs {status.job_id}` shows the job; `srtctl cancel {status.run} --now` lets Slurm kill what is left",
         )
     say(f"{status.run}: {headline(status)}")

@@ -9,6 +9,7 @@ source "$RUN_DIR/steps.sh"
 
 EXPECTED=()
 REACHES=()
+ASKED= # what a signal asked for: cancelled, time_limit
 SERVING=
 CLIENT= # the step whose end is no failure by itself
 CLEANUP_TIMEOUT=60 # seconds that Slurm may take to clear away an earlier job of this bundle
@@ -34,11 +35,22 @@ open_run() { # what an earlier job of this bundle left moves to attempts/<job id
     find "$LOGS" -mindepth 1 -maxdepth 1 \( -name '*.log' -o -type d \) ! -name "job.$SLURM_JOB_ID.log" -exec mv -t "$RUN_DIR/attempts/$earlier/logs" {} +
   fi
   printf '%s\n' "$SLURM_JOB_ID" >"$STATE/job_id"
-  trap 'finish cancelled 0 "cancelled"' TERM INT
-  trap 'on_time_limit' USR1
+  note_signals
   choose_cpu_bind
   event job_started job_id="$SLURM_JOB_ID"
   say "job $SLURM_JOB_ID, run $RUN_DIR"
+}
+
+note_signals() { # only noted in a trap: bash leaves one that runs during `read -t` when that time is over, whatever it was doing
+  trap 'ASKED=cancelled' TERM INT
+  trap 'ASKED=time_limit' USR1
+}
+
+obey() { # what a signal asked for, between two steps of the work
+  case $ASKED in
+  cancelled) finish cancelled 0 "cancelled" ;;
+  time_limit) on_time_limit ;;
+  esac
 }
 
 on_time_limit() {
@@ -66,9 +78,12 @@ finish() { # finish STATE EXIT_CODE CAUSE: the only way out
   exit "$code"
 }
 
-attend() { # attend COMMAND...: in the background, for a signal meets its trap only between commands of the foreground
+attend() { # attend COMMAND...: in the background, for a signal is noted only between commands of the foreground
   "$@" &
-  wait $!
+  local code=0
+  wait $! || code=$?
+  obey
+  return "$code"
 }
 
 bind_nodes() { # bind_nodes COUNT [INTERFACE]: plan node i is the i-th host of the allocation

@@ -99,8 +99,9 @@ run_step() { # in the background: one srun, its exit code in state/<step>.step
   event step_ended step="$name" code:="$code"
 }
 
-check_steps() { # the first step that ended ends the job
+check_steps() { # the first step that ended ends the job, and so does what a signal asked for
   local name
+  obey
   for name in "${STEPS[@]}"; do
     [[ $name != "$CLIENT" && -e $STATE/$name.step ]] || continue
     [[ $(<"$STATE/$name.step") != 143 ]] || await_cancel
@@ -113,6 +114,7 @@ await_cancel() { # a step was stopped from outside: where nothing ended by itsel
   for ((try = 0; try < 25; try++)); do
     ! grep -qs -E '"event":"(exited|not_listening)"' "$EVENTS"/node-*.jsonl || return
     pause 0.2
+    obey
   done
 }
 

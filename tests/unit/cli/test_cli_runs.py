@@ -262,6 +262,12 @@ def test_cancel(bench: Bench) -> None:
     assert "asked Slurm to cancel demo-1, job 41" in result.stderr
 
 
+@pytest.mark.usefixtures("serving")
+def test_cancel_at_once(bench: Bench) -> None:
+    assert bench("cancel", "demo", "--now").exit_code == 0
+    assert bench.asked("scancel.argv") == "41\n"
+
+
 def test_cancel_what_is_stopping(bench: Bench, serving: Path) -> None:
     (serving / "state" / "end.json").write_text('{"state": "cancelled", "exit_code": 0, "cause": "cancelled"}')
     assert bench("cancel", "demo").exit_code == 0

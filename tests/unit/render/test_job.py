@@ -158,7 +158,7 @@ def test_a_gate_that_gives_up_says_what_the_checks_found(node: Node, python: str
 def test_a_command_of_the_job_does_not_keep_a_signal_from_its_trap(node: Node) -> None:
     """As an import of an image would, for minutes, while the job is cancelled."""
     command = """attend bash -c 'echo $$ >"$RUN_DIR/pid.new"; mv "$RUN_DIR/pid.new" "$RUN_DIR/pid"; exec sleep 1000'"""
-    job = node.start(f"unset NODE_INDEX; trap 'finish cancelled 0 cancelled' TERM; {command} >/dev/null 2>&1")
+    job = node.start(f"unset NODE_INDEX; note_signals; {command} >/dev/null 2>&1")
     end = time.monotonic() + DEADLINE
     while not (node.run_dir / "pid").exists():
         assert time.monotonic() < end
@@ -169,6 +169,24 @@ def test_a_command_of_the_job_does_not_keep_a_signal_from_its_trap(node: Node) -
     finally:
         os.kill(int((node.run_dir / "pid").read_text()), signal.SIGKILL)
     assert json.loads((node.run_dir / "state/end.json").read_text())["state"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("number", "state"), [(signal.SIGTERM, "cancelled"), (signal.SIGUSR1, "time_limit")], ids=["cancel", "time limit"]
+)
+def test_a_signal_ends_a_serving_job_however_long_that_takes(node: Node, number: int, state: str) -> None:
+    """Longer than the loop's pause: a trap that bash runs meanwhile would be left half done."""
+    slow = "stop_steps() { local said; for _ in 1 2 3; do said=$(sleep 0.4; echo ended); done; echo $said; }"
+    job = node.start(f"unset NODE_INDEX; {slow}; note_signals; echo here >$STATE/up; serve")
+    end = time.monotonic() + DEADLINE
+    while not (node.run_dir / "state/up").exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    os.kill(job.pid, number)
+    assert job.wait(DEADLINE) == 0
+    assert json.loads((node.run_dir / "state/end.json").read_text())["state"] == state
+    ended = [json.loads(line) for line in (node.run_dir / "events/job.jsonl").read_text().splitlines()][-1]
+    assert (ended["event"], ended["state"]) == ("job_ended", state)
 
 
 def test_what_an_attended_command_returns_and_sees(node: Node) -> None:
