@@ -68,7 +68,8 @@ finish() { # finish STATE EXIT_CODE CAUSE: the only way out
   trap : TERM INT USR1
   say "$state: $cause"
   event stopping reason="$cause"
-  printf '{"state": "%s", "exit_code": %d, "cause": %s}\n' "$state" "$code" "$(json "$cause")" >"$STATE/end.json.new"
+  json "$cause"
+  printf '{"state": "%s", "exit_code": %d, "cause": %s}\n' "$state" "$code" "$JSON" >"$STATE/end.json.new"
   mv "$STATE/end.json.new" "$STATE/end.json"
   # Who was not stopped by a failure gets the answers to what was asked.
   [[ $state == failed || ! $SERVING ]] || drain

@@ -193,7 +193,8 @@ engine_facts() { # what the engine beside an ended sidecar says of itself, in on
 stop_parts() { # stop_parts PROCESS: TERM to the group of each part, grace, KILL; the record says how long each took
   local process=$1 part deadline=$((SECONDS + STOP_GRACE)) began
   STOPPING=1
-  began=$(date +%s%3N)
+  clock
+  began=${NOW/./}
   for part in "${!PART_PID[@]}"; do kill -TERM -- "-${PART_PID[$part]}" 2>/dev/null; done
   while ((${#PART_PID[@]})); do
     for part in "${!PART_PID[@]}"; do
@@ -209,7 +210,8 @@ end_part() { # end_part PROCESS PART BEGAN: what ignored TERM, or children that 
   wait "${PART_PID[$part]}" 2>/dev/null
   unset "PART_PID[$part]"
   [[ -e $STATE/$process.$part.exit ]] || record_exit "$process" "$part" 137
-  took=$(($(date +%s%3N) - $3))
+  clock
+  took=$(((${NOW/./} - $3) / 1000))
   printf -v took '%d.%03d' $((took / 1000)) $((took % 1000))
   event stopped process="$process" part="$part" code:="$(<"$STATE/$process.$part.exit")" seconds:="$took"
 }

@@ -14,23 +14,33 @@ EVENTS=$RUN_DIR/events
 STOP_GRACE=${STOP_GRACE:-20}         # seconds between TERM and KILL for one process
 STARTUP_TIMEOUT=${STARTUP_TIMEOUT:-1800} # seconds a process may take until its port answers
 
-json() { # json TEXT -> a JSON string
+json() { # json TEXT: JSON is that as a JSON string. As in `clock`, no subshell: it would end with the step's signal
   local text=$1
   text=${text//\\/\\\\}
   text=${text//\"/\\\"}
   text=${text//$'\t'/ }
   text=${text//[[:cntrl:]]/}
-  printf '"%s"' "$text"
+  JSON="\"$text\""
+}
+
+clock() { # NOW in seconds with six decimals; without a process where bash can, for Slurm signals every process of a step
+  NOW=${EPOCHREALTIME:-}
+  NOW=${NOW/,/.}
+  until [[ $NOW ]]; do NOW=$(date +%s.%6N); done
 }
 
 event() { # event NAME [key=text | key:=number]...: one line in this writer's own file
   local line pair
-  line="{\"ts\":$(date +%s.%6N),\"node\":${NODE_INDEX:-null},\"event\":\"$1\""
+  clock
+  line="{\"ts\":$NOW,\"node\":${NODE_INDEX:-null},\"event\":\"$1\""
   shift
   for pair in "$@"; do
     case $pair in
     [a-z_]*:=*) line+=",\"${pair%%:=*}\":${pair#*:=}" ;;
-    *) line+=",\"${pair%%=*}\":$(json "${pair#*=}")" ;;
+    *)
+      json "${pair#*=}"
+      line+=",\"${pair%%=*}\":$JSON"
+      ;;
     esac
   done
   printf '%s}\n' "$line" >>"$EVENTS/${NODE_INDEX:+node-}${NODE_INDEX:-job}.jsonl"
