@@ -69,6 +69,7 @@ def test_hybrid_nodes_register_one_worker_each(stack: Stack) -> None:
     for rank, worker in ids.items():
         expected = {"decode_worker_id": worker, "prefill_dp_rank": rank, "decode_dp_rank": rank}
         pin = {"backend_instance_id": worker, "dp_rank": rank}
+        stack.until(f"the frontend knows node {rank}", lambda p=pin: stack.ask("hello", **p)[0] == 200)
         stack.until(f"the router knows what node {rank} has cached", lambda e=expected, p=pin: hits(stack, e, **p))
 
 
