@@ -88,9 +88,13 @@ def test_whoever_dies_is_named(sandbox: Sandbox, example: str, process: str, par
     others = [
         place for place in status["parts"] if place["part"] and (place["process"], place["part"]) != (process, part)
     ]
-    # Whoever computes together with the dead process may notice before it is stopped.
+    # Whoever computes together with the dead process, or holds a lease of the dead service, may notice before it is stopped.
     mine = process.partition(".")[0]
-    noticed = [place for place in others if place["state"] == "exited" and place["process"].partition(".")[0] == mine]
+    noticed = [
+        place
+        for place in others
+        if place["state"] == "exited" and (part == "service" or place["process"].partition(".")[0] == mine)
+    ]
     stopped = [place for place in others if place not in noticed]
     assert all(place["state"] == "stopped" and place["stop_seconds"] is not None for place in stopped), others
     # Also nginx' workers are gone, whose environment tells nothing

@@ -140,7 +140,7 @@ await_port() { # await_port PROCESS PART HOST PORT: while watching that the part
     leave_when_ended "$process"
     if ((SECONDS > deadline)); then
       last=$(last_words "$LOGS/$process.$part.log")
-      event not_listening process="$process" port:="$4" last="$last" words="$process $part on $SLURMD_NODENAME did not listen on port $4 within $STARTUP_TIMEOUT s: see logs/$process.$part.log"
+      failed not_listening process="$process" port:="$4" last="$last" words="$process $part on $SLURMD_NODENAME did not listen on port $4 within $STARTUP_TIMEOUT s: see logs/$process.$part.log"
       stop_parts "$process"
       leave_step 1
     fi
@@ -160,11 +160,16 @@ leave_when_ended() { # leave_when_ended PROCESS: the first part that has ended b
     how=$(how_it_ended "$code" "$last")
     engine_says=
     [[ $part != sidecar ]] || engine_says=$(engine_facts)
-    event exited process="$process" part="$part" code:="$code" last="$last" ${engine_says:+engine="$engine_says"} \
+    failed exited process="$process" part="$part" code:="$code" last="$last" ${engine_says:+engine="$engine_says"} \
       words="$process $part on $SLURMD_NODENAME $how"
     stop_parts "$process"
     leave_step $((code ? code : 1)) # exit code 0 is a failure too: nothing here is meant to end by itself
   done
+}
+
+failed() { # failed EVENT...: written, and shown to the job at once: Slurm may tell it of a step's end ten seconds late
+  event "$@"
+  : >"$STATE/$STEP.failed"
 }
 
 how_it_ended() { # how_it_ended CODE LAST_WORDS: in words

@@ -99,12 +99,12 @@ run_step() { # in the background: one srun, its exit code in state/<step>.step
   event step_ended step="$name" code:="$code"
 }
 
-check_steps() { # the first step that ended ends the job, and so does what a signal asked for
+check_steps() { # the first step that failed or ended ends the job, and so does what a signal asked for
   local name
   obey
   for name in "${STEPS[@]}"; do
-    [[ $name != "$CLIENT" && -e $STATE/$name.step ]] || continue
-    [[ $(<"$STATE/$name.step") != 143 ]] || await_cancel
+    [[ $name != "$CLIENT" && (-e $STATE/$name.failed || -e $STATE/$name.step) ]] || continue
+    [[ -e $STATE/$name.failed || $(<"$STATE/$name.step") != 143 ]] || await_cancel
     finish failed 1 "$(failure_cause "$name")"
   done
 }
@@ -124,10 +124,11 @@ failure_cause() { # failure_cause STEP: what the processes of the job said first
 }
 
 step_words() { # step_words STEP: how it ended, and what its own log says: of an image that cannot be had no process tells
-  local said
+  local said code=
+  [[ ! -e $STATE/$1.step ]] || code=$(<"$STATE/$1.step")
   said=$(sed -nE 's/^(.*\[ERROR\]|FATAL:) *//p' "$LOGS/$1.log" 2>/dev/null | head -n 1) # enroot's or Apptainer's; Slurm only echoes it
   [[ $said ]] || said=$(last_words "$LOGS/$1.log" 2>/dev/null)
-  echo "step $1 ended with exit code $(<"$STATE/$1.step")${said:+: $said}; see logs/$1.log"
+  echo "step $1 ended${code:+ with exit code $code}${said:+: $said}; see logs/$1.log"
 }
 
 first_words() { # first_words EVENTS TRIES: the words of the first such event of any node; false where there is none

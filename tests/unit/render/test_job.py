@@ -220,6 +220,11 @@ def test_a_step_whose_processes_said_nothing(node: Node, log: str, words: str) -
     assert node.run("pause() { :; }; failure_cause agg-0") == (0, f"{words}\n")
 
 
+def test_a_step_that_failed_and_whose_events_do_not_arrive(node: Node) -> None:
+    (node.run_dir / "state/agg-0.failed").touch()
+    assert node.run("pause() { :; }; failure_cause agg-0") == (0, "step agg-0 ended; see logs/agg-0.log\n")
+
+
 def test_the_ranks_of_an_mpi_step_fill_their_nodes_in_order(node: Node) -> None:
     assert node.run("rank_hosts n1,n2 2,1") == (0, "n1\nn1\nn2\n")
 
@@ -233,7 +238,8 @@ def test_files_get_the_addresses_of_the_allocation(node: Node) -> None:
     assert (node.run_dir / "state/files/a.yaml").read_text() == expected
 
 
-# what a node's event file says, exit code of the step (empty: it goes on), the step of a worker, then how the job ends
+# what a node's event file says, exit code of the step (empty: it goes on), that of a worker (or only what its node
+# says), then how the job ends
 ENDED = '{"ts":1,"node":1,"event":"client_ended","code":7,"words":"the benchmark exited with 7: \\"no\\""}'
 ENDED0 = '{"ts":1,"node":1,"event":"client_ended","code":0,"words":"the benchmark exited with 0: done"}'
 EXITED = '{"ts":2,"node":1,"event":"exited","words":"agg-0.0 engine on n1 was killed by SIGKILL"}'
@@ -246,6 +252,8 @@ JOB_ENDS = [
     ("", "1", "", "failed", 1, "step benchmark ended with exit code 1; see logs/benchmark.log"),
     (f"{ENDED}\n{EXITED}", "7", "", "failed", 1, "agg-0.0 engine on n1 was killed by SIGKILL"),
     (EXITED, "", "137", "failed", 1, "agg-0.0 engine on n1 was killed by SIGKILL"),
+    # Slurm has not told of the step's end yet, but its node has
+    (EXITED, "", "failed", "failed", 1, "agg-0.0 engine on n1 was killed by SIGKILL"),
 ]
 
 
@@ -256,7 +264,9 @@ def test_how_a_job_with_a_client_ends(
     """Steps end here by their files alone, as they do for the job."""
     if events:
         (node.run_dir / "events/node-1.jsonl").write_text(f"{events}\n")
-    ends = "".join(f'echo {it} >"$STATE/{step}.step";' for step, it in (("benchmark", client), ("agg-0", worker)) if it)
+    marker = {"failed": "failed"}.get(worker, "step")
+    files = {"benchmark.step": client, f"agg-0.{marker}": worker}
+    ends = "".join(f'echo {it} >"$STATE/{name}";' for name, it in files.items() if it)
     stand_ins = f"start_step() {{ STEPS+=(agg-0 benchmark); {ends} }}; stop_steps() {{ :; }}; pause() {{ :; }}"
     got, out = node.run(f"unset NODE_INDEX; {stand_ins}; benchmark benchmark 0 client/benchmark.sh")
     assert got == code, out

@@ -138,6 +138,25 @@ def test_when_either_ends_the_other_is_stopped(node: Node, part: str, how: str, 
     assert not list(node.run_dir.glob("srtctl-*"))
 
 
+def test_a_failure_is_shown_before_the_others_are_stopped(node: Node) -> None:
+    """Not by the end of the step alone, of which Slurm may tell late."""
+    stubborn = "bash -c 'trap \"\" TERM; echo up; while :; do sleep 0.1; done'"
+    log, marker = node.run_dir / "logs/agg-0.1.sidecar.log", node.run_dir / "state/agg-0.failed"
+    dying = f"bash -c 'until grep -qs up {log}; do sleep 0.1; done'"
+    task = node.start(f"{arrays(dying, stubborn)} supervise agg-0.1 - engine sidecar", STOP_GRACE="1000")
+    pid = node.wait_for("started", part="sidecar")["pid"]
+    end = time.monotonic() + DEADLINE
+    while not marker.exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    try:
+        assert node.wait_for("exited", part="engine")
+        assert (task.poll(), alive(pid)) == (None, True)
+    finally:
+        os.kill(int(str(pid)), signal.SIGKILL)
+    assert task.wait(DEADLINE) == 1
+
+
 def test_the_sidecar_starts_when_the_engine_listens(node: Node) -> None:
     port = free_port()
     task = node.start(
@@ -167,6 +186,7 @@ def test_an_engine_that_never_listens_is_given_up(node: Node) -> None:
     code, _ = node.run(f"{arrays('sleep 1000')} supervise agg-0.1 127.0.0.1:{port} engine sidecar", STARTUP_TIMEOUT="0")
     assert code == 1
     assert f"did not listen on port {port} within 0 s" in str(node.wait_for("not_listening")["words"])
+    assert (node.run_dir / "state/agg-0.failed").exists()
 
 
 def test_a_process_that_ignores_term_is_killed_with_its_children(node: Node) -> None:
