@@ -28,6 +28,10 @@ def listing(plan: Plan) -> Listing:
         ("environment", ""): tuple(_assignments(plan.environment)),
         ("placement", ""): tuple(_placement(w) for w in plan.workers),
     }
+    out["containers", ""] = tuple(_containers(plan))
+    clients = [plan.client] if plan.client else []
+    placed: list[Worker | Service | Client] = [*plan.services, *plan.frontends, *plan.workers, *clients]
+    out |= {("containers", item.name): entered for item in placed if (entered := tuple(_entered(item)))}
     out |= {("ports", owner): tuple(found) for owner, found in _ports(plan).items()}
     for worker in plan.workers:
         leader = node_address(worker.nodes[0])
@@ -61,6 +65,8 @@ def _job(plan: Plan) -> Iterator[str]:
     yield f"python {plan.runtime.python}"
     yield f"interface {plan.runtime.network_interface or 'of the node address in Slurm'}"
     yield f"MPI by {plan.runtime.mpi}"
+    for of, facts in sorted(plan.identity.items()):
+        yield from (f"identity {of} {name} {value}" for name, value in sorted(facts.items()))
 
 
 def _slurm(plan: Plan) -> Iterator[str]:
@@ -72,8 +78,10 @@ def _slurm(plan: Plan) -> Iterator[str]:
         yield "asks for GPUs"
     if slurm.exclusive:
         yield "exclusive nodes"
+    if slurm.segment:
+        yield "all nodes in one segment"
     for name, value in sorted(slurm.directives.items()):
-        yield f"--{name}" if value is None else f"--{name}={value}"
+        yield _option(name, value)
 
 
 def _placement(worker: Worker) -> str:
@@ -84,6 +92,25 @@ def _placement(worker: Worker) -> str:
     ]
     launched = {"node": "", "task": ", a task a process", "mpi": ", one MPI job"}[worker.launcher]
     return f"{worker.name}: {worker.engine} {worker.role}, DP{worker.dp_size}{launched}, {'; '.join(places)}"
+
+
+def _containers(plan: Plan) -> Iterator[str]:
+    yield f"entered by {plan.runtime.container}"
+    yield from (f"mount {mount}" for mount in plan.runtime.mounts)
+
+
+def _entered(item: Worker | Service | Client) -> Iterator[str]:
+    """How its step enters a container, and what is done there first."""
+    if item.image:
+        yield f"image {item.image}"
+    if isinstance(item, Worker):
+        yield from (_option(name, value) for name, value in sorted(item.srun_options.items()))
+    if not isinstance(item, Client):
+        yield from (f"set-up {' '.join(map(word, argv))}" for argv in item.setup)
+
+
+def _option(name: str, value: str | None) -> str:
+    return f"--{name}" if value is None else f"--{name}={value}"
 
 
 def _ports(plan: Plan) -> dict[str, list[str]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from plans import disaggregated
@@ -215,3 +215,46 @@ def test_colour_is_only_paint() -> None:
     for code in ("0", "1", "31", "32"):
         plain = plain.replace(f"\x1b[{code}m", "")
     assert plain == diff_text(diff)
+
+
+# The last two follow from a worker's list of processes.
+NO_DIFFERENCE = {"version", "source", "workers.nodes", "workers.processes.node_rank"}
+
+
+def mutants(value: Any, hint: Any) -> Iterator[tuple[str, Any]]:
+    """The value with one thing changed, for each thing in it, and the path to that: of a list the first item stands for all."""
+    origin, args = get_origin(hint), [arg for arg in get_args(hint) if arg not in (Ellipsis, type(None))]
+    if value is None:
+        made = {str: "x", int: 7, float: 1.5}.get(args[0])
+        yield from [("", made)] if made else []
+    elif is_dataclass(value) and not isinstance(value, type):
+        hints = get_type_hints(type(value))
+        for field in fields(value):
+            for path, new in mutants(getattr(value, field.name), hints[field.name]):
+                yield f".{field.name}{path}", replace(value, **{field.name: new})
+    elif isinstance(value, tuple):
+        if value:
+            yield "", value[1:] if is_dataclass(value[0]) else (*value, value[0])
+            yield from ((path, (new, *value[1:])) for path, new in mutants(value[0], args[0]))
+        elif args[0] in (str, int) or get_origin(args[0]) is tuple:
+            yield "", {str: ("x",), int: (7,)}.get(args[0], (("x",),))
+    elif isinstance(value, Mapping):
+        of_text = get_origin(args[1]) is not Mapping and args[1] is not int
+        yield "", value | {"new": "1" if of_text else 1 if args[1] is int else {"a": "b"}}
+        for key in list(value)[:1]:
+            yield from ((path, value | {key: new}) for path, new in mutants(value[key], args[1]))
+    elif origin is Literal:
+        yield "", next(other for other in args if other != value)
+    elif isinstance(value, bool):
+        yield "", not value
+    else:
+        assert isinstance(value, str | int | float), (origin, value)
+        yield "", value + "x" if isinstance(value, str) else value + 1
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=example_id)
+def test_every_field_is_a_difference(example: Path) -> None:
+    plan = replace(plan_of(example), warnings=())
+    unseen = {path.lstrip(".") for path, other in mutants(plan, Plan) if diff_plans(plan, other).equal}
+    assert unseen <= NO_DIFFERENCE
+    assert {"version", "source"} <= unseen

@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import Iterator
 
-from srtctl.sim.channel import Message
 from srtctl.sim.errors import (
     AbortedError,
     GroupError,
@@ -19,7 +18,8 @@ from srtctl.sim.errors import (
 from srtctl.sim.faults import Faults
 from srtctl.sim.group import Group
 from srtctl.sim.model import Model
-from srtctl.sim.rank import Rank, node_handler
+from srtctl.sim.nodes import Nodes
+from srtctl.sim.rank import Rank
 from srtctl.sim.sglang.config import Config
 from srtctl.sim.sglang.disaggregation import Leg, Role
 from srtctl.sim.sglang.request import Abort, Chunk, Request
@@ -39,9 +39,8 @@ class Engine:
         """Raises ModelError when the model's vocabulary lacks a character that is generated."""
         self.context_length = config.context_length or model.context_length
         self._config = config
-        self._ranks = ranks
         self._faults = faults
-        self._group = group
+        self._nodes = Nodes(0, ranks, group, log)
         self._role = role
         self._next_rank = itertools.cycle(range(config.topology.dp))
         self._running: dict[str, threading.Event] = {}
@@ -79,14 +78,14 @@ class Engine:
     def flush(self) -> None:
         """Empty the cache of every rank on every node."""
         for dp_rank in range(self._config.topology.dp):
-            self._on_node(self._config.topology.node_of(dp_rank), {"do": "flush", "dp_rank": dp_rank})
+            self._nodes.flush(self._config.topology.node_of(dp_rank), dp_rank)
 
     def _run(self, request: Request, stop: threading.Event) -> Iterator[Chunk]:
         dp_rank = self._dp_rank(request)
         length = self._new_tokens(request)
         leg = Leg(request, dp_rank, stop)
         handed = self._role.before(leg)
-        cached = self._prefill(request, dp_rank)
+        cached = self._nodes.prefill(self._config.topology.nodes_of(dp_rank), dp_rank, request.rid, request.tokens)
         facts = {"rid": request.rid, "dp_rank": dp_rank, "prompt_tokens": len(request.tokens)}
         facts |= {"cached_tokens": cached, "max_new_tokens": length, **handed}
         log.info("%s: %s", self._role.leg, " ".join(f"{name}={value}" for name, value in facts.items()))
@@ -118,18 +117,6 @@ class Engine:
             return 0
         wanted = DEFAULT_NEW_TOKENS if request.max_new_tokens is None else request.max_new_tokens
         return min(wanted, room)
-
-    def _prefill(self, request: Request, dp_rank: int) -> int:
-        """Run the prompt through all nodes of the rank, stage by stage; returns how many tokens were cached."""
-        home, *others = self._config.topology.nodes_of(dp_rank)
-        prefill = {"do": "prefill", "dp_rank": dp_rank, "tokens": list(request.tokens)}
-        cached = int(self._on_node(home, prefill)["cached_tokens"])
-        for node in others:
-            self._on_node(node, {"do": "forward", "dp_rank": dp_rank, "rid": request.rid})
-        return cached
-
-    def _on_node(self, node: int, request: Message) -> Message:
-        return node_handler(self._ranks, log)(request) if node == 0 else self._group.call(node, request)
 
     def _decode(
         self, dp_rank: int, length: int, stop: threading.Event, prompt_tokens: int, cached: int

@@ -8,12 +8,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from srtctl.sim.channel import Message
 from srtctl.sim.errors import InternalError, RequestError, TransferError, UnavailableError
 from srtctl.sim.faults import Faults
 from srtctl.sim.group import Group
 from srtctl.sim.model import Model
-from srtctl.sim.rank import Rank, node_handler
+from srtctl.sim.nodes import Nodes
+from srtctl.sim.rank import Rank
 from srtctl.sim.text import DEFAULT_NEW_TOKENS, TOKEN_SECONDS, Text
 from srtctl.sim.vllm.config import Config
 from srtctl.sim.vllm.nixl import SideChannel, take
@@ -40,9 +40,8 @@ class Engine:
         """
         self.context_length = config.max_model_len or model.context_length
         self._config = config
-        self._here = node_handler(ranks, log)
         self._faults = faults
-        self._group = group
+        self._nodes = Nodes(config.node_rank, ranks, group, log)
         self._channels = channels
         self._next_rank = itertools.cycle(config.served_ranks)
         self._running: dict[str, threading.Event] = {}
@@ -83,7 +82,8 @@ class Engine:
         if transfer.get("do_remote_prefill"):
             leg, handed = "Decode", {"kv_from": f"{transfer.get('remote_host')}:{transfer.get('remote_port')}"}
             handed["blocks"] = str(take(transfer, self._config.block_size))
-        cached = self._prefill(request, dp_rank)
+        nodes = self._config.topology.nodes_of(dp_rank)
+        cached = self._nodes.prefill(nodes, dp_rank, request.rid, request.tokens)
         facts: dict[str, Any] = {"rid": request.rid, "dp_rank": dp_rank, "prompt_tokens": len(request.tokens)}
         facts |= {"cached_tokens": cached, "max_new_tokens": length, **handed}
         handover = None
@@ -112,18 +112,6 @@ class Engine:
         if self._faults.zero_tokens:
             return 0
         return min(DEFAULT_NEW_TOKENS if request.max_new_tokens is None else request.max_new_tokens, room)
-
-    def _prefill(self, request: Request, dp_rank: int) -> int:
-        """Run the prompt through all nodes of the rank; returns how many tokens were cached."""
-        home, *others = self._config.topology.nodes_of(dp_rank)
-        prefill = {"do": "prefill", "dp_rank": dp_rank, "tokens": list(request.tokens)}
-        cached = int(self._on_node(home, prefill)["cached_tokens"])
-        for node in others:
-            self._on_node(node, {"do": "forward", "dp_rank": dp_rank, "rid": request.rid})
-        return cached
-
-    def _on_node(self, node: int, request: Message) -> Message:
-        return self._here(request) if node == self._config.node_rank else self._group.call(node, request)
 
     def _decode(
         self, dp_rank: int, length: int, stop: threading.Event, handover: Mapping[str, Any] | None
