@@ -161,20 +161,23 @@ def test_a_check_that_only_warns_lets_it_serve(sandbox: Sandbox) -> None:
 
 
 def test_a_rendered_bundle_runs_by_hand(sandbox: Sandbox) -> None:
-    directory = sandbox.directory / "runs" / "by-hand"
+    name = "by hand 100%j"  # Slurm reads blanks and percent signs its own way
+    directory = sandbox.directory / "runs" / name
     sandbox.cli("render", EXAMPLE, "--to", str(directory))
     job = sandbox.slurm("sbatch", "--parsable", str(directory / "job.sbatch")).strip()
     wait_until("serving", lambda: '"event":"serving"' in _text(directory / "events/job.jsonl"))
     assert json.loads((directory / "checks.json").read_text())["verdict"] == "pass"
     sandbox.slurm("scancel", job)
-    assert ended(sandbox, "by-hand")["state"] == "cancelled"
+    assert ended(sandbox, name)["state"] == "cancelled"
+    assert (directory / f"logs/job.{job}.log").exists()
+    assert (directory / "logs/agg-0.log").exists()
     # The same bundle again: what the first job left moves aside.
     second = sandbox.slurm("sbatch", "--parsable", str(directory / "job.sbatch")).strip()
     wait_until("the second job", lambda: _text(directory / "state/job_id").strip() == second)
     wait_until("serving", lambda: '"event":"serving"' in _text(directory / "events/job.jsonl"))
     assert (directory / f"attempts/{job}/state/end.json").exists()
     sandbox.slurm("scancel", second)
-    assert ended(sandbox, "by-hand")["state"] == "cancelled"
+    assert ended(sandbox, name)["state"] == "cancelled"
 
 
 def test_a_busy_port_fails_the_job_with_claim_node_and_holder(sandbox: Sandbox) -> None:

@@ -88,17 +88,26 @@ def test_whoever_dies_is_named(sandbox: Sandbox, example: str, process: str, par
     others = [
         place for place in status["parts"] if place["part"] and (place["process"], place["part"]) != (process, part)
     ]
-    # Whoever computes together with the dead process, or holds a lease of the dead service, may notice before it is stopped.
-    mine = process.partition(".")[0]
-    noticed = [
-        place
-        for place in others
-        if place["state"] == "exited" and (part == "service" or place["process"].partition(".")[0] == mine)
-    ]
-    stopped = [place for place in others if place not in noticed]
-    assert all(place["state"] == "stopped" and place["stop_seconds"] is not None for place in stopped), others
+    assert [place for place in others if not stopped(place) and not may_notice(place, process, part)] == [], told(
+        folder
+    )
     # Also nginx' workers are gone, whose environment tells nothing
     assert [place for place in singles(folder) if answers(*place)] == []
+
+
+def stopped(place: dict[str, Any]) -> bool:
+    return place["state"] == "stopped" and place["stop_seconds"] is not None
+
+
+def may_notice(place: dict[str, Any], process: str, part: str) -> bool:
+    """Who computes together with the dead process, or holds a lease of the dead service, may end before it is stopped."""
+    together = part == "service" or place["process"].partition(".")[0] == process.partition(".")[0]
+    return bool(place["state"] == "exited" and together)
+
+
+def told(folder: Path) -> str:
+    """All events of the run."""
+    return "\n".join(path.read_text() for path in sorted((folder / "events").glob("*.jsonl")))
 
 
 def started(folder: Path, process: str, part: str) -> tuple[int, str]:

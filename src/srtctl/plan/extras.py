@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 from srtctl.diagnostics import Collector
 from srtctl.plan.client import CLIENT
@@ -15,7 +16,9 @@ from srtctl.recipe.model import Recipe
 
 #: Names that the plan gives others.
 _TAKEN = re.compile(rf"etcd|nats|nginx|{CLIENT}|job|probe.*|reach|survey|(?:frontend|prefill|decode|agg)-\d+")
-_PLACEHOLDER = re.compile(r"\{(port|node_ip|head_ip|infra_ip|gpus_per_node)\}")
+_FILLED_IN = ("port", "node_ip", "head_ip", "infra_ip", "gpus_per_node")
+_PLACEHOLDER = re.compile(rf"\{{({'|'.join(_FILLED_IN)})\}}")
+_IN_BRACES = re.compile(r"(?<!\$)\{([A-Za-z_]+)\}")  # ${NAME} is bash's
 
 
 class Extras:
@@ -68,6 +71,8 @@ class Extras:
                 path=f"services.{index}.command",
                 hint="give it `port: auto`, or a number",
             )
+        for text in (*entry.command, *entry.args, *entry.env.values()):
+            self._warn_of_misspelt(text, index)
         image = entry.container or self._recipe.model.container
         path = f"services.{index}.container" if entry.container else "model.container"
         env = {**(dynamo_env if entry.inherit_discovery_env else {}), **entry.env}
@@ -81,6 +86,17 @@ class Extras:
             setup=(),
             start=entry.start,
         )
+
+    def _warn_of_misspelt(self, text: str, index: int) -> None:
+        """Words in braces that nothing fills in may be meant so (awk, JSON): only what looks like one of ours is told."""
+        for name in dict.fromkeys(_IN_BRACES.findall(text)):
+            if name not in _FILLED_IN and (near := get_close_matches(name.lower(), _FILLED_IN, 1, 0.75)):
+                self._found.warning(
+                    "services/placeholder",
+                    f"service `{self._recipe.services[index].name}`: nothing fills in `{{{name}}}`",
+                    path=f"services.{index}.command",
+                    hint=f"`{{{near[0]}}}`, if that is meant",
+                )
 
 
 def _filled(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from srtctl.cluster.load import LoadedCluster
@@ -50,6 +51,10 @@ def resolve_mounts(
         *((key, keys[key], None) for key in ("extra_mount", "container_mounts")),
     ]
     for path, mounts, span in sources:
+        for target, many in Counter(map(_target, mounts)).items():
+            if many > 1:
+                message = f"{many} mounts at {target}: only the last of them counts"
+                found.warning("plan/mount-twice", message, path=path, span=span, hint="remove the others")
         for mount in mounts:
             if _usable(mount, path, span, containers, found):
                 by_target.pop(_target(mount), None)

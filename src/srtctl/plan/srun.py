@@ -10,6 +10,7 @@ from srtctl.recipe.model import Recipe
 
 _PLACED = "the plan says where each process runs"
 _WATCHED = "the job's supervision depends on it"
+_OWN_WAY = "the job starts each step's script itself"
 _ENTERED = "it follows from the recipe's images and mounts"
 
 #: Options that the job gives each step itself, and why nobody else can.
@@ -18,6 +19,8 @@ OWNED: Mapping[str, str] = {
     **dict.fromkeys(("ntasks", "n", "ntasks-per-node", "distribution", "m"), _PLACED),
     **dict.fromkeys(("input", "i", "output", "o", "error", "e", "job-name", "J", "wait", "W"), _WATCHED),
     **dict.fromkeys(("kill-on-bad-exit", "K"), _WATCHED),
+    **dict.fromkeys(("export", "export-file"), "the step's script takes its variables from the job; use `environment`"),
+    **dict.fromkeys(("multi-prog", "pty", "test-only", "jobid", "async", "A"), _OWN_WAY),
     **dict.fromkeys(("exclusive", "exact"), "steps share their nodes"),
     **dict.fromkeys(("container-image", "container-mounts", "container-name", "container-env"), _ENTERED),
 }

@@ -16,13 +16,13 @@ CLEANUP_TIMEOUT=60 # seconds that Slurm may take to clear away an earlier job of
 
 open_run() { # what an earlier job of this bundle left moves to attempts/<job id>
   mkdir -p "$LOGS" "$STATE" "$EVENTS"
-  local earlier
+  local earlier state
   if [[ -s $STATE/job_id ]]; then
     earlier=$(<"$STATE/job_id")
-    until [[ $earlier == "$SLURM_JOB_ID" || -z $(squeue --noheader --jobs "$earlier" --format %T 2>/dev/null) ]]; do
+    while [[ $earlier != "$SLURM_JOB_ID" ]] && state=$(state_of "$earlier"); do
       # A job that has said how it ended is only being cleaned up by Slurm.
-      if [[ ! -e $STATE/end.json ]] || ((SECONDS > CLEANUP_TIMEOUT)); then
-        say "job $earlier is still using $RUN_DIR: render the recipe to another folder, or cancel that job first"
+      if [[ $state != unknown && ! -e $STATE/end.json ]] || ((SECONDS > CLEANUP_TIMEOUT)); then
+        say "job $earlier ($state) is still using $RUN_DIR: render the recipe to another folder, or cancel that job first"
         exit 1
       fi
       pause 0.5
@@ -39,6 +39,15 @@ open_run() { # what an earlier job of this bundle left moves to attempts/<job id
   choose_cpu_bind
   event job_started job_id="$SLURM_JOB_ID"
   say "job $SLURM_JOB_ID, run $RUN_DIR"
+}
+
+state_of() { # state_of JOB: what Slurm calls its state, `unknown` while Slurm does not answer; false when there is no such job any more
+  local said ask=(squeue --noheader --jobs "$1" --format %T)
+  if said=$("${ask[@]}" 2>/dev/null); then
+    [[ $said ]] && echo "$said"
+  else
+    [[ $("${ask[@]}" 2>&1) != *"Invalid job id"* ]] && echo unknown
+  fi
 }
 
 note_signals() { # only noted in a trap: bash leaves one that runs during `read -t` when that time is over, whatever it was doing
@@ -69,8 +78,7 @@ finish() { # finish STATE EXIT_CODE CAUSE: the only way out
   say "$state: $cause"
   event stopping reason="$cause"
   json "$cause"
-  printf '{"state": "%s", "exit_code": %d, "cause": %s}\n' "$state" "$code" "$JSON" >"$STATE/end.json.new"
-  mv "$STATE/end.json.new" "$STATE/end.json"
+  put "$STATE/end.json" "{\"state\": \"$state\", \"exit_code\": $code, \"cause\": $JSON}"
   # Who was not stopped by a failure gets the answers to what was asked.
   [[ $state == failed || ! $SERVING ]] || drain
   stop_steps
@@ -116,11 +124,10 @@ bind_nodes() { # bind_nodes COUNT [INTERFACE]: plan node i is the i-th host of t
     if ! is_ipv4 "$address"; then
       finish failed 1 "no address found for node $name: set network_interface in the cluster profile"
     fi
-    table+="$index"$'\t'"$name"$'\t'"$address"$'\n'
+    table+="${table:+$'\n'}$index"$'\t'"$name"$'\t'"$address"
     index=$((index + 1))
   done
-  printf '%s' "$table" >"$STATE/nodes.tsv.new"
-  mv "$STATE/nodes.tsv.new" "$STATE/nodes.tsv"
+  put "$STATE/nodes.tsv" "$table"
   load_nodes
   event nodes_bound count:="$count"
   for index in "${!NODE_NAME[@]}"; do say "node $index is ${NODE_NAME[index]}, ${NODE_ADDR[index]}"; done
@@ -138,7 +145,7 @@ bind_files() { # what commands read: files/* with the addresses of this allocati
 
 probe_claims() { # probe_claims FILE: every planned port is free on its node, or the job ends here and says which is not
   local count=${#NODE_NAME[@]}
-  if STEP=probe attend srun --overlap --input=none --nodes="$count" --ntasks="$count" --ntasks-per-node=1 --job-name=probe --output="$LOGS/probe.log" \
+  if STEP=probe attend srun --overlap --input=none --nodes="$count" --ntasks="$count" --ntasks-per-node=1 --job-name=probe --output="$LOG_FILES/probe.log" \
     bash -c 'source "$RUN_DIR/node.sh"; enter_step; probe_node "$0"' "$RUN_DIR/$1"; then
     event claims_free
     return
@@ -263,7 +270,7 @@ checks() { # checks PYTHON OPTION...: their results go to checks.json
 
 survey() { # what runs where, as each node sees itself, in state/survey.<node index>.tsv
   local count=${#NODE_NAME[@]}
-  STEP=survey attend srun --overlap --input=none --nodes="$count" --ntasks="$count" --ntasks-per-node=1 --job-name=survey --output="$LOGS/survey.log" \
+  STEP=survey attend srun --overlap --input=none --nodes="$count" --ntasks="$count" --ntasks-per-node=1 --job-name=survey --output="$LOG_FILES/survey.log" \
     bash -c 'source "$RUN_DIR/node.sh"; enter_step; survey_node' || say "not every node could be surveyed: see logs/survey.log"
 }
 

@@ -23,8 +23,8 @@ enter_step() { # who am I: by my own node name, never by list order
   SCRATCH=${TMPDIR:-/tmp}/srtctl-$SLURM_JOB_ID/$STEP.$NODE_INDEX # node-local; gone when the task ends
   ((RANK_HERE == 0)) || SCRATCH+=.$RANK_HERE
   [[ ${SLURM_STEP_ID:-} ]] || return 0 # not every image passes it on; the step is then stopped through its srun
-  printf '%s\n' "$SLURM_STEP_ID" >"$STATE/$STEP.stepid.$NODE_INDEX.$RANK_HERE"
-  mv "$STATE/$STEP.stepid.$NODE_INDEX.$RANK_HERE" "$STATE/$STEP.stepid"
+  put "$STATE/$STEP.stepid.$NODE_INDEX.$RANK_HERE" "$SLURM_STEP_ID"
+  steadily mv "$STATE/$STEP.stepid.$NODE_INDEX.$RANK_HERE" "$STATE/$STEP.stepid"
 }
 
 supervise() { # supervise PROCESS READY PART...: start the first part, wait for READY (host:port or -), start the others;
@@ -47,7 +47,7 @@ supervise() { # supervise PROCESS READY PART...: start the first part, wait for 
     pause 0.2
   done
   stop_parts "$process"
-  leave_step 143
+  leave_step 0 # to stop when told to is no failure: any other code has Slurm signal those again that are still stopping
 }
 
 run_client() { # run_client PROCESS PART: the end of the part is the end of the task, with its exit code
@@ -57,7 +57,7 @@ run_client() { # run_client PROCESS PART: the end of the part is the end of the 
   spawn "$process" "$part"
   until [[ $STOPPING || -e $STATE/$process.$part.exit ]]; do pause 0.2; done
   if [[ ! $STOPPING ]]; then
-    code=$(<"$STATE/$process.$part.exit")
+    read -r code <"$STATE/$process.$part.exit"
     last=$(last_words "$LOGS/$process.$part.log")
     kill -KILL -- "-${PART_PID[$part]}" 2>/dev/null # what it left in the background
     event client_ended process="$process" part="$part" code:="$code" last="$last" words="the $process $(how_it_ended "$code" "$last")"
@@ -101,7 +101,7 @@ set_up() { # set_up PROCESS: the step's set-up commands, in order, once a node; 
   fi
   [[ $STOPPING ]] || return 0
   stop_parts "$process"
-  leave_step 143
+  leave_step 0
 }
 
 spawn() { # spawn PROCESS PART [ARRAY]: runs the array PART, or ARRAY, with the environment PART_env, in a process group of its own
@@ -128,10 +128,7 @@ run_part() { # in the background: one process, its real exit code in state/<proc
   record_exit "$process" "$part" $?
 }
 
-record_exit() { # record_exit PROCESS PART CODE: whole or not at all
-  printf '%d\n' "$3" >"$STATE/$1.$2.exit.new"
-  mv "$STATE/$1.$2.exit.new" "$STATE/$1.$2.exit"
-}
+record_exit() { put "$STATE/$1.$2.exit" "$3"; } # record_exit PROCESS PART CODE
 
 await_port() { # await_port PROCESS PART HOST PORT: while watching that the part lives
   local process=$1 part=$2 deadline=$((SECONDS + STARTUP_TIMEOUT)) last
@@ -153,7 +150,7 @@ leave_when_ended() { # leave_when_ended PROCESS: the first part that has ended b
   local process=$1 part code last how engine_says
   for part in "${!PART_PID[@]}"; do
     [[ ! $STOPPING && -e $STATE/$process.$part.exit ]] || continue
-    code=$(<"$STATE/$process.$part.exit")
+    read -r code <"$STATE/$process.$part.exit"
     kill -KILL -- "-${PART_PID[$part]}" 2>/dev/null # children that outlived it, with its ports and GPUs
     unset "PART_PID[$part]"
     last=$(last_words "$LOGS/$process.$part.log")
@@ -210,19 +207,20 @@ stop_parts() { # stop_parts PROCESS: TERM to the group of each part, grace, KILL
 }
 
 end_part() { # end_part PROCESS PART BEGAN: what ignored TERM, or children that outlived their parent, are killed
-  local process=$1 part=$2 took
+  local process=$1 part=$2 took code
   kill -KILL -- "-${PART_PID[$part]}" 2>/dev/null
   wait "${PART_PID[$part]}" 2>/dev/null
   unset "PART_PID[$part]"
   [[ -e $STATE/$process.$part.exit ]] || record_exit "$process" "$part" 137
+  read -r code <"$STATE/$process.$part.exit"
   clock
   took=$(((${NOW/./} - $3) / 1000))
   printf -v took '%d.%03d' $((took / 1000)) $((took % 1000))
-  event stopped process="$process" part="$part" code:="$(<"$STATE/$process.$part.exit")" seconds:="$took"
+  event stopped process="$process" part="$part" code:="$code" seconds:="$took"
 }
 
 leave_step() { # leave_step CODE
-  rm -rf "$SCRATCH"
+  steadily rm -rf "$SCRATCH"
   rmdir "${SCRATCH%/*}" 2>/dev/null
   exit "$1"
 }

@@ -8,6 +8,7 @@ set -u -o pipefail
 : "${RUN_DIR:?is set by job.sbatch}"
 export RUN_DIR
 LOGS=$RUN_DIR/logs
+LOG_FILES=${LOGS//%/%%} # the same for Slurm, which fills in what follows a %
 STATE=$RUN_DIR/state
 EVENTS=$RUN_DIR/events
 
@@ -44,6 +45,21 @@ event() { # event NAME [key=text | key:=number]...: one line in this writer's ow
     esac
   done
   printf '%s}\n' "$line" >>"$EVENTS/${NODE_INDEX:+node-}${NODE_INDEX:-job}.jsonl"
+}
+
+steadily() { # steadily COMMAND...: again when a signal ended it, for Slurm signals every process of a step
+  local code
+  while
+    "$@"
+    code=$?
+    ((code > 128))
+  do :; done
+  return "$code"
+}
+
+put() { # put FILE TEXT: whole or not at all
+  printf '%s\n' "$2" >"$1.new"
+  steadily mv "$1.new" "$1"
 }
 
 say() { printf '%s  %s\n' "$(date +%H:%M:%S)" "$*"; }

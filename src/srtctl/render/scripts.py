@@ -77,7 +77,7 @@ def directives(plan: Plan, run_dir: str) -> list[str]:
     if slurm.time_limit:
         ours["time"] = slurm.time_limit
     # A requeued job would run half of a deployment's history again; USR1 leaves time to stop before the limit.
-    ours |= {"no-requeue": None, "signal": "B:USR1@90", "output": f"{run_dir}/logs/job.%j.log"}
+    ours |= {"no-requeue": None, "signal": "B:USR1@90", "output": f"{run_dir.replace('%', '%%')}/logs/job.%j.log"}
     merged = ours | dict(sorted(slurm.directives.items()))
     return [f"--{name}" if value is None else f"--{name}={_directive_value(value)}" for name, value in merged.items()]
 

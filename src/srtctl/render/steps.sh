@@ -90,21 +90,23 @@ run_step() { # in the background: one srun, its exit code in state/<step>.step
     trap - TERM INT USR1
     printf '%d\n' "$BASHPID" >"$STATE/$name.srun"
     exec env -u SLURM_NTASKS_PER_NODE "${ENTER_ENV[@]}" STEP="$name" ${hosts:+SLURM_HOSTFILE="$hosts"} srun --overlap --kill-on-bad-exit=1 --wait=30 --input=none \
-      "${CPU_BIND[@]}" "${tasks[@]}" "${OPTIONS[@]}" --job-name="$name" --output="$LOGS/$name.log" \
+      "${CPU_BIND[@]}" "${tasks[@]}" "${OPTIONS[@]}" --job-name="$name" --output="$LOG_FILES/$name.log" \
       "${SRUN_ENTERS[@]}" "${ENTER[@]}" bash "$RUN_DIR/$4"
   )
   code=$?
-  printf '%d\n' "$code" >"$STATE/$name.step.new"
-  mv "$STATE/$name.step.new" "$STATE/$name.step"
+  put "$STATE/$name.step" "$code"
   event step_ended step="$name" code:="$code"
 }
 
 check_steps() { # the first step that failed or ended ends the job, and so does what a signal asked for
-  local name
+  local name code
   obey
   for name in "${STEPS[@]}"; do
     [[ $name != "$CLIENT" && (-e $STATE/$name.failed || -e $STATE/$name.step) ]] || continue
-    [[ -e $STATE/$name.failed || $(<"$STATE/$name.step") != 143 ]] || await_cancel
+    if [[ ! -e $STATE/$name.failed ]]; then
+      code=$(<"$STATE/$name.step")
+      ((code != 0 && code != 143)) || await_cancel # as it ends when it is told to, or was not yet running
+    fi
     finish failed 1 "$(failure_cause "$name")"
   done
 }

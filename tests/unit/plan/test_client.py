@@ -207,6 +207,24 @@ def test_services_that_cannot_be(tmp_path: Path, keys: dict[str, Any], code: str
     assert found.hint
 
 
+PLACEHOLDERS = [
+    # words, what the one warning says; none where they may be meant so
+    ("x --port {prot}", "nothing fills in `{prot}`"),
+    ("x --host {nodeip}", "nothing fills in `{nodeip}`"),
+    ("x --gpus {gpus_per_nodes}", "nothing fills in `{gpus_per_nodes}`"),
+    ('echo ${PORT} {a,b} {"port": 1}', ""),
+    ("awk '{print}'", ""),
+]
+
+
+@pytest.mark.parametrize(("command", "words"), PLACEHOLDERS)
+def test_a_placeholder_that_looks_misspelt(tmp_path: Path, command: str, words: str) -> None:
+    found = plan_of(written(tmp_path, AGG, services=[{"name": "x", "command": command}], **CUSTOM)).warnings
+    told = [(f.code, f.path) for f in found if words and words in f.message]
+    assert told == ([("services/placeholder", "services.0.command")] if words else [])
+    assert len([f for f in found if f.code == "services/placeholder"]) == len(told)
+
+
 def test_two_services_of_one_name_or_port(tmp_path: Path) -> None:
     twice = [{"name": "x", "command": "x", "port": 9000}] * 2
     assert [f.code for f in findings(written(tmp_path, AGG, services=twice))] == [

@@ -143,6 +143,15 @@ FINDINGS = [
     ),
     ("pyxis", "extra_mount: ['/o/{job_id}:/x']", "error plan/mount", "extra_mount", (9, 14), "`{job_id}:`", "path out"),
     (
+        "pyxis",
+        "extra_mount: ['/a:/x', '/b:/y', '/c:/x:ro']",
+        "warning plan/mount-twice",
+        "extra_mount",
+        (9, 14),
+        "2 mounts at /x: only the last",
+        "remove",
+    ),
+    (
         "apptainer",
         "extra_mount: ['tmpfs:/dev/shm:size=1g']",
         "warning plan/mount-shared",
@@ -186,6 +195,15 @@ FINDINGS = [
         (9, 26),
         "`--nodelist` is set by srtctl",
         "the plan says where",
+    ),
+    (
+        "pyxis",
+        "srun_options: {export: NONE}",
+        "error plan/owned-srun-option",
+        "srun_options.export",
+        (9, 24),
+        "`--export` is set by srtctl",
+        "use `environment`",
     ),
     (
         "none",

@@ -225,6 +225,28 @@ def test_a_step_that_failed_and_whose_events_do_not_arrive(node: Node) -> None:
     assert node.run("pause() { :; }; failure_cause agg-0") == (0, "step agg-0 ended; see logs/agg-0.log\n")
 
 
+EARLIER_JOBS = [
+    # what squeue does, whether that job has said how it ended, exit code of open_run, what it says
+    ("echo RUNNING", False, 1, "job 5 (RUNNING) is still using"),
+    ("echo COMPLETING", True, 1, "job 5 (COMPLETING) is still using"),
+    ("echo slurm_load_jobs error: Unable to contact slurm controller >&2; false", False, 1, "job 5 (unknown) is still"),
+    ("echo slurm_load_jobs error: Invalid job id specified >&2; false", False, 0, "job 7, run"),
+    ("echo squeue: a warning >&2", False, 0, "job 7, run"),
+]
+
+
+@pytest.mark.parametrize(("squeue", "ended", "code", "words"), EARLIER_JOBS)
+def test_an_earlier_job_of_the_bundle_must_be_gone(node: Node, squeue: str, ended: bool, code: int, words: str) -> None:
+    (node.run_dir / "state/job_id").write_text("5\n")
+    if ended:
+        (node.run_dir / "state/end.json").touch()
+    stand_ins = f"squeue() {{ {squeue}; }}; scontrol() {{ :; }}; pause() {{ SECONDS=1000; }}"
+    got, out = node.run(f"unset NODE_INDEX; {stand_ins}; open_run")
+    assert (got, words in out) == (code, True), out
+    assert (node.run_dir / "attempts/5/state/job_id").exists() == (code == 0)
+    assert (node.run_dir / "state/job_id").read_text() == ("7\n" if code == 0 else "5\n")
+
+
 def test_the_ranks_of_an_mpi_step_fill_their_nodes_in_order(node: Node) -> None:
     assert node.run("rank_hosts n1,n2 2,1") == (0, "n1\nn1\nn2\n")
 

@@ -170,7 +170,7 @@ def test_the_sidecar_starts_when_the_engine_listens(node: Node) -> None:
         assert time.monotonic() < end
         time.sleep(0.02)
     os.kill(task.pid, signal.SIGTERM)
-    assert task.wait(DEADLINE) == 143
+    assert task.wait(DEADLINE) == 0
     assert {e["part"] for e in node.events() if e["event"] == "stopped"} == {"engine", "sidecar"}
     assert [e for e in node.events() if e["event"] == "exited"] == []
 
@@ -200,12 +200,38 @@ def test_a_process_that_ignores_term_is_killed_with_its_children(node: Node) -> 
         time.sleep(0.02)
     node.wait_for("started", part="sidecar")
     os.kill(task.pid, signal.SIGTERM)
-    assert task.wait(DEADLINE) == 143
+    assert task.wait(DEADLINE) == 0
     stopped = node.wait_for("stopped", part="engine")
     assert stopped["code"] == 137
     assert float(str(stopped["seconds"])) > 0
     assert not alive(pid)
     assert not alive(log.read_text().split()[1])
+
+
+def test_a_signal_that_ends_a_command_of_ours_loses_nothing(node: Node, tmp_path: Path) -> None:
+    """Slurm signals every process of a step, and may do so again while it stops: here whatever is called first is killed."""
+    for name in ("mv", "rm"):
+        shim = tmp_path / "bin" / name
+        shim.parent.mkdir(exist_ok=True)
+        shim.write_text(
+            f'#!/bin/bash\n[[ -e $0.$PPID ]] || {{ : >"$0.$PPID"; kill -TERM $$; }}\nexec /bin/{name} "$@"\n'
+        )
+        shim.chmod(0o755)
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    task = node.start(f"{arrays('sleep 1000')} supervise agg-0.1 - engine sidecar", PATH=path)
+    node.wait_for("started", part="sidecar")
+    os.kill(task.pid, signal.SIGTERM)
+    assert task.wait(DEADLINE) == 0
+    assert {(e["part"], e["code"]) for e in node.events() if e["event"] == "stopped"} == {
+        ("engine", 143),
+        ("sidecar", 143),
+    }
+    assert {p.name: p.read_text() for p in (node.run_dir / "state").glob("*.exit")} == {
+        "agg-0.1.engine.exit": "143\n",
+        "agg-0.1.sidecar.exit": "143\n",
+    }
+    assert len(list((tmp_path / "bin").glob("mv.*"))) >= 3  # the step id's, and one for each exit code
+    assert not list(node.run_dir.glob("srtctl-*"))
 
 
 def test_the_children_of_a_process_that_died_end_with_the_task(node: Node) -> None:

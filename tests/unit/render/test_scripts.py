@@ -95,11 +95,11 @@ def test_prefill_and_decode_are_expected_apart() -> None:
     ]
 
 
-def test_a_folder_with_blanks_and_quotes_stays_one_word(tmp_path: Path) -> None:
-    folder = tmp_path / "it's a run"
+def test_a_folder_with_blanks_quotes_and_percent_signs_stays_one_word(tmp_path: Path) -> None:
+    folder = tmp_path / "it's a run of 100%j"
     write_bundle(plan_of(ATTENTION), folder, "schema: 2\n")
     text = (folder / "job.sbatch").read_text()
-    assert f'--output="{folder}/logs/job.%j.log"' in text
+    assert f'--output="{tmp_path}/it\'s a run of 100%%j/logs/job.%j.log"' in text
     assert "RUN_DIR='" in text
     assert (folder / "job.sbatch").stat().st_mode & 0o111
     assert all((folder / name).is_dir() for name in ("logs", "events", "state"))
