@@ -22,7 +22,7 @@ test: $(VENV)/.dev ## install what is missing, run everything
 	@$(MAKE) --no-print-directory lint
 	@$(BIN)/python -m pytest -q tests/unit -m "not process" -n 2 --cov --cov-report=term
 	@$(BIN)/python -m pytest -q tests/unit -m process -n 2 --dist loadgroup
-	@$(BIN)/python -m pytest tests/e2e -n 2
+	@$(BIN)/python -m pytest tests/e2e -n 3 --dist worksteal # launches mostly wait: three fill two cores
 
 check: $(VENV)/.dev lint ## seconds: linters, types, import contracts, unit tests, snapshots, schemas
 	@$(BIN)/python -m pytest -q tests/unit -m "not process" -n 2
