@@ -89,7 +89,7 @@ run_step() { # in the background: one srun, its exit code in state/<step>.step
   (
     trap - TERM INT USR1
     printf '%d\n' "$BASHPID" >"$STATE/$name.srun"
-    exec env -u SLURM_NTASKS_PER_NODE "${ENTER_ENV[@]}" STEP="$name" ${hosts:+SLURM_HOSTFILE="$hosts"} srun --overlap --kill-on-bad-exit=1 --wait=30 --input=none \
+    exec env -u SLURM_NTASKS_PER_NODE "${ENTER_ENV[@]}" STEP="$name" ${hosts:+SLURM_HOSTFILE="$hosts"} srun --overlap --kill-on-bad-exit=1 --wait=$((STOP_GRACE + 10)) --input=none \
       "${CPU_BIND[@]}" "${tasks[@]}" "${OPTIONS[@]}" --job-name="$name" --output="$LOG_FILES/$name.log" \
       "${SRUN_ENTERS[@]}" "${ENTER[@]}" bash "$RUN_DIR/$4"
   )

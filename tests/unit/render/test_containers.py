@@ -165,7 +165,7 @@ def recording(folder: Path, name: str, then: str = "") -> None:
     path.chmod(0o755)
 
 
-ALWAYS = ["--overlap", "--kill-on-bad-exit=1", "--wait=30", "--input=none"]
+ALWAYS = ["--overlap", "--kill-on-bad-exit=1", "--wait=11", "--input=none"]  # longer than `STOP_GRACE`, 1 s here
 PLACED = ["--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--nodelist=n1"]
 PYXIS = ["--container-mounts=RUN:RUN,/m:/m:ro", "--no-container-mount-home", "--no-container-entrypoint"]
 ENTERED = [
