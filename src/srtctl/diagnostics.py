@@ -103,12 +103,12 @@ class Collector:
         return any(d.severity == "error" for d in self.items)
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word closest to `word`, `-` and `_` being the same; None when none is near."""
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The known word closest to `word`, `-` and `_` being the same; None when none is as like it as `cutoff` (1: equal)."""
     from difflib import get_close_matches  # slow to import, and only mistakes need it
 
     by_plain = {name.replace("-", "_"): name for name in sorted(set(known), reverse=True)}
-    near = get_close_matches(word.replace("-", "_"), by_plain, n=1, cutoff=0.6)
+    near = get_close_matches(word.replace("-", "_"), by_plain, n=1, cutoff=cutoff)
     return by_plain[near[0]] if near else None
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
-from srtctl.diagnostics import Collector
+from srtctl.diagnostics import Collector, nearest
 from srtctl.plan.client import CLIENT
 from srtctl.plan.containers import Containers, resolve_image
 from srtctl.plan.heads import Heads
@@ -64,15 +63,15 @@ class Extras:
             "infra_ip": node_address(self._heads.infra),
             "gpus_per_node": str(gpus_per_node),
         }
-        if port is None and any("{port}" in text for text in (*entry.command, *entry.args, *entry.env.values())):
+        texts = (*entry.command, *entry.args, *entry.env.values())
+        if port is None and any("{port}" in text for text in texts):
             self._found.error(
                 "services/no-port",
                 f"service `{entry.name}` uses `{{port}}`, but has no `port`",
                 path=f"services.{index}.command",
                 hint="give it `port: auto`, or a number",
             )
-        for text in (*entry.command, *entry.args, *entry.env.values()):
-            self._warn_of_misspelt(text, index)
+        self._warn_of_misspelt(texts, index)
         image = entry.container or self._recipe.model.container
         path = f"services.{index}.container" if entry.container else "model.container"
         env = {**(dynamo_env if entry.inherit_discovery_env else {}), **entry.env}
@@ -87,15 +86,15 @@ class Extras:
             start=entry.start,
         )
 
-    def _warn_of_misspelt(self, text: str, index: int) -> None:
+    def _warn_of_misspelt(self, texts: Sequence[str], index: int) -> None:
         """Words in braces that nothing fills in may be meant so (awk, JSON): only what looks like one of ours is told."""
-        for name in dict.fromkeys(_IN_BRACES.findall(text)):
-            if name not in _FILLED_IN and (near := get_close_matches(name.lower(), _FILLED_IN, 1, 0.75)):
+        for name in dict.fromkeys(name for text in texts for name in _IN_BRACES.findall(text)):
+            if name not in _FILLED_IN and (near := nearest(name.lower(), _FILLED_IN, cutoff=0.75)):
                 self._found.warning(
                     "services/placeholder",
                     f"service `{self._recipe.services[index].name}`: nothing fills in `{{{name}}}`",
                     path=f"services.{index}.command",
-                    hint=f"`{{{near[0]}}}`, if that is meant",
+                    hint=f"`{{{near}}}`, if that is meant",
                 )
 
 

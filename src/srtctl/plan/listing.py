@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from srtctl.plan.model import Check, Client, Plan, Service, Worker, node_address
 from srtctl.plan.names import ranges, span
-from srtctl.plan.shell import flag_groups, lines, word
+from srtctl.plan.shell import flag_groups, lines, option, word
 
 #: (section, subject) to lines; the subject is what a section has one of each, "" where it is about the whole job.
 Listing = dict[tuple[str, str], tuple[str, ...]]
@@ -81,7 +81,7 @@ def _slurm(plan: Plan) -> Iterator[str]:
     if slurm.segment:
         yield "all nodes in one segment"
     for name, value in sorted(slurm.directives.items()):
-        yield _option(name, value)
+        yield f"--{name}" if value is None else f"--{name}={value}"
 
 
 def _placement(worker: Worker) -> str:
@@ -104,13 +104,9 @@ def _entered(item: Worker | Service | Client) -> Iterator[str]:
     if item.image:
         yield f"image {item.image}"
     if isinstance(item, Worker):
-        yield from (_option(name, value) for name, value in sorted(item.srun_options.items()))
+        yield from (option(name, value) for name, value in sorted(item.srun_options.items()))
     if not isinstance(item, Client):
         yield from (f"set-up {' '.join(map(word, argv))}" for argv in item.setup)
-
-
-def _option(name: str, value: str | None) -> str:
-    return f"--{name}" if value is None else f"--{name}={value}"
 
 
 def _ports(plan: Plan) -> dict[str, list[str]]:

@@ -26,6 +26,12 @@ def assignment(name: str, value: str) -> str:
     return quoted if quoted[0] in "'\"" else f"'{quoted}'"
 
 
+def option(name: str, value: str | None) -> str:
+    """An option of Slurm's as one word: `--name=value`, `-nvalue` where the name is a letter; None is no value."""
+    joint = "=" if len(name) > 1 else ""
+    return word(f"{'--' if joint else '-'}{name}" + ("" if value is None else f"{joint}{value}"))
+
+
 def flag_groups(argv: Sequence[str]) -> list[tuple[str, ...]]:
     """argv in lines: the command first, then each flag with its values."""
     groups: list[list[str]] = [[]]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from srtctl.diagnostics import Diagnostic, DiagnosticError
 from srtctl.plan.model import Client, Plan, Service, Worker
-from srtctl.plan.shell import word
+from srtctl.plan.shell import option, word
 
 #: What a mount cannot hold: it ends a path or a mount, or a field of the table that enroot makes of them.
 _ENDS_A_PATH = re.compile(r"[,:\s]")
@@ -62,11 +62,4 @@ def _place(plan: Plan, subject: Worker | Service | Client) -> str:
 
 def _options(subject: Worker | Service | Client) -> str:
     options: Mapping[str, str | None] = subject.srun_options if isinstance(subject, Worker) else {}
-    return " ".join(["with_options", *_words(options)])
-
-
-def _words(options: Mapping[str, str | None]) -> Sequence[str]:
-    return [
-        word(f"-{'-' * (len(name) > 1)}{name}" + ("" if value is None else f"{'=' * (len(name) > 1)}{value}"))
-        for name, value in options.items()
-    ]
+    return " ".join(["with_options", *(option(name, value) for name, value in options.items())])

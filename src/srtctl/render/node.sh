@@ -23,7 +23,7 @@ enter_step() { # who am I: by my own node name, never by list order
   SCRATCH=${TMPDIR:-/tmp}/srtctl-$SLURM_JOB_ID/$STEP.$NODE_INDEX # node-local; gone when the task ends
   ((RANK_HERE == 0)) || SCRATCH+=.$RANK_HERE
   [[ ${SLURM_STEP_ID:-} ]] || return 0 # not every image passes it on; the step is then stopped through its srun
-  put "$STATE/$STEP.stepid.$NODE_INDEX.$RANK_HERE" "$SLURM_STEP_ID"
+  printf '%s\n' "$SLURM_STEP_ID" >"$STATE/$STEP.stepid.$NODE_INDEX.$RANK_HERE" # every task of the step has one to move
   steadily mv "$STATE/$STEP.stepid.$NODE_INDEX.$RANK_HERE" "$STATE/$STEP.stepid"
 }
 

@@ -286,7 +286,7 @@ def test_how_a_job_with_a_client_ends(
     """Steps end here by their files alone, as they do for the job."""
     if events:
         (node.run_dir / "events/node-1.jsonl").write_text(f"{events}\n")
-    marker = {"failed": "failed"}.get(worker, "step")
+    marker = "failed" if worker == "failed" else "step"
     files = {"benchmark.step": client, f"agg-0.{marker}": worker}
     ends = "".join(f'echo {it} >"$STATE/{name}";' for name, it in files.items() if it)
     stand_ins = f"start_step() {{ STEPS+=(agg-0 benchmark); {ends} }}; stop_steps() {{ :; }}; pause() {{ :; }}"
